@@ -1,0 +1,62 @@
+"""Configuration: one frozen dataclass per owner, each field with its unit, limits and flag.
+
+The one idea: CLI flags, TOML keys, `LLM(...)` keywords and the reference docs are generated from these fields; nothing is
+declared twice. `None` on a field that says "auto" means: the planner resolves it once and records why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from paceline.errors import RequestError
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """A dataclass field with what its flag needs: help text, limits, choices, other spellings."""
+    return field(default=default, metadata={"help": help, "low": low, "high": high, "choices": choices, "aliases": aliases})
+
+
+def check_limits(config: Any) -> None:
+    """Check every field of a config dataclass against its declared limits. Errors: RequestError naming the field."""
+    for f in fields(config):
+        value, meta = getattr(config, f.name), f.metadata
+        if value is None:
+            continue
+        low, high, choices = meta.get("low"), meta.get("high"), meta.get("choices")
+        if choices and value not in choices:
+            raise RequestError(f"`{f.name}` is `{value}`; expected one of {', '.join(choices)}.", param=f.name)
+        if low is not None and not value >= low or high is not None and not value <= high:
+            limits = f"{low if low is not None else '…'} to {high if high is not None else '…'}"
+            raise RequestError(f"`{f.name}` is {value}; expected {limits}.", param=f.name)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What an engine is told; every `None` is `auto`."""
+
+    threads: int | None = option(None, "worker threads of the native core (auto: the physical cores)", low=1, high=256)
+    backend: str = option("native", "what runs the model", choices=("native", "reference", "null", "hash", "scripted"))
+    target: str | None = option(None, "native instruction-set target (auto: the best that this CPU has)")
+    max_model_len: int | None = option(None, "longest context in tokens (auto: the model's, as far as the pool allows)", low=16)
+    max_num_seqs: int = option(64, "most sequences in a step", low=1, high=4096)
+    max_num_batched_tokens: int | None = option(None, "token budget of a step (auto)", low=1, high=65536)
+    num_blocks: int | None = option(None, "KV blocks of 16 tokens (auto: from memory_utilization)", low=2)
+    memory_utilization: float = option(
+        0.85, "share of available memory for weights, KV and arena", low=0.01, high=1.0, aliases=("gpu_memory_utilization",)
+    )
+    enable_prefix_caching: bool = option(True, "reuse KV blocks of equal prefixes")
+    max_waiting: int = option(1024, "longest queue; beyond it requests are refused", low=1)
+    seed: int = option(0, "seeds requests that bring none of their own", low=0)
+    script: str | None = option(None, "for the scripted backend: a JSON file of token id lists (tests only)")
+
+    def __post_init__(self) -> None:
+        check_limits(self)

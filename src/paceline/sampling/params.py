@@ -1,0 +1,83 @@
+"""How a request wants its tokens picked: the one validated record behind every door (HTTP, CLI, `LLM`)."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from paceline.errors import RequestError
+
+MAX_N = 128
+MAX_STOP = 4
+MAX_STOP_BYTES = 4096
+MAX_LOGPROBS = 20
+MAX_BIAS = 1024
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """Sampling of one request; validated by `check`, which every door calls.
+
+    Order on a logits row: min_tokens and bad words, logit_bias, repetition, frequency and presence penalties, temperature,
+    min_p, top_k, top_p; then argmax(log p + Gumbel noise). temperature < 1e-6: argmax of the processed logits.
+    """
+
+    n: int = 1
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: dict[int, float] = {}
+    seed: int | None = None
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    logprobs: int | None = None
+    """Alternatives to report per token (0: only the chosen one), or None for no logprobs."""
+
+    def __post_init__(self) -> None:
+        for field, is_valid, expected in (
+            ("n", 1 <= self.n <= MAX_N, f"1 to {MAX_N}"),
+            ("temperature", _within(self.temperature, 0.0, 100.0), "0 or more"),
+            ("top_p", _within(self.top_p, 0.0, 1.0) and self.top_p > 0.0, "more than 0, at most 1"),
+            ("top_k", self.top_k >= -1, "-1 or more (-1 and 0 mean off)"),
+            ("min_p", _within(self.min_p, 0.0, 1.0), "0 to 1"),
+            ("presence_penalty", _within(self.presence_penalty, -2.0, 2.0), "-2 to 2"),
+            ("frequency_penalty", _within(self.frequency_penalty, -2.0, 2.0), "-2 to 2"),
+            ("repetition_penalty", _within(self.repetition_penalty, 0.0, 100.0) and self.repetition_penalty > 0.0, "more than 0"),
+            ("seed", self.seed is None or -(2**63) <= self.seed < 2**64, "a 64-bit integer"),
+            ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "1 or more"),
+            ("min_tokens", self.min_tokens >= 0, "0 or more"),
+            ("logprobs", self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS, f"0 to {MAX_LOGPROBS}"),
+            ("stop", len(self.stop) <= MAX_STOP, f"at most {MAX_STOP} strings"),
+            ("stop", all(1 <= len(s.encode("utf-8", "replace")) <= MAX_STOP_BYTES for s in self.stop), f"strings of 1 to {MAX_STOP_BYTES} bytes"),
+            ("logit_bias", len(self.logit_bias) <= MAX_BIAS, f"at most {MAX_BIAS} entries"),
+            ("logit_bias", all(_within(b, -100.0, 100.0) for b in self.logit_bias.values()), "values from -100 to 100"),
+        ):
+            if not is_valid:
+                value = getattr(self, field)
+                shown = f"{value!r}"
+                raise RequestError(f"`{field}` is {shown[:80]}; expected {expected}.", param=field, code="invalid_value")
+
+    def check_vocabulary(self, vocab_size: int) -> None:
+        """Refuse token ids outside the vocabulary. Errors: RequestError naming the field."""
+        for field, ids in (("stop_token_ids", self.stop_token_ids), ("logit_bias", tuple(self.logit_bias))):
+            wrong = next((i for i in ids if not 0 <= i < vocab_size), None)
+            if wrong is not None:
+                raise RequestError(f"`{field}` has token id {wrong}; the vocabulary is 0 to {vocab_size - 1}.", param=field, code="invalid_value")
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the pick is the plain argmax of the processed logits."""
+        return self.temperature < 1e-6
+
+
+def _within(value: float, low: float, high: float) -> bool:
+    return math.isfinite(value) and low <= value <= high
