@@ -9,9 +9,8 @@ Source: GGUF specification, versions 2 and 3 (ggml-org/ggml `docs/gguf.md`); sha
 
 from __future__ import annotations
 
-import mmap
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +21,7 @@ import numpy.typing as npt
 
 from paceline.errors import ModelError
 from paceline.formats.checkpoint import MetaValue, RawTensor
-from paceline.formats.content import Region, content_digest, map_file
+from paceline.formats.content import Sampled, content_digest, map_file
 from paceline.formats.gguf_header import GgufHeader, TensorEntry, parse_header
 
 MAX_SHARDS = 1024
@@ -33,7 +32,6 @@ _SHARD_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.g
 @dataclass(frozen=True, slots=True)
 class _Shard:
     path: Path
-    map: mmap.mmap
     bytes: npt.NDArray[np.uint8]
     header: GgufHeader
 
@@ -87,12 +85,7 @@ class GgufCheckpoint:
 
     def digest(self) -> str:
         """A hex digest of the headers, the file sizes and sampled bytes of every tensor (see `content.content_digest`)."""
-        return content_digest(self._digest_parts())
-
-    def _digest_parts(self) -> Iterator[tuple[memoryview, list[Region]]]:
-        for shard in self._shards:
-            places = [(entry.start, entry.num_bytes) for entry in shard.header.tensors.values()]
-            yield memoryview(shard.map), [(0, shard.header.data_start), *places]
+        return content_digest(_sampled(shard) for shard in self._shards)
 
 
 def shard_paths(path: Path) -> list[Path]:
@@ -111,7 +104,12 @@ def shard_paths(path: Path) -> list[Path]:
 
 def _open_shard(path: Path) -> _Shard:
     mapped = map_file(path)
-    return _Shard(path, mapped, np.frombuffer(mapped, np.uint8), parse_header(mapped, path))
+    return _Shard(path, np.frombuffer(mapped, np.uint8), parse_header(mapped, path))
+
+
+def _sampled(shard: _Shard) -> Sampled:
+    regions = [(entry.start, entry.num_bytes) for entry in shard.header.tensors.values()]
+    return Sampled(shard.path, len(shard.bytes), shard.header.data_start, regions)
 
 
 def _check_split(shards: list[_Shard]) -> None:
