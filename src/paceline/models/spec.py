@@ -55,7 +55,10 @@ class RopeSpec:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
-    """Softmax attention of one layer; `window` None is full attention, else a token sees the last `window` tokens, itself included."""
+    """Softmax attention of one layer; `window` None is full attention, else a token sees the last `window` tokens, itself included.
+
+    `bias`: q, k and v have one · `output_bias`: the output projection has one.
+    """
 
     num_heads: int
     num_kv_heads: int
@@ -65,6 +68,7 @@ class AttentionSpec:
     window: int | None = None
     qk_norm: bool = False
     bias: bool = False
+    output_bias: bool = False
     softcap: float | None = None
 
 
