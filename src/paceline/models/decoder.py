@@ -32,7 +32,7 @@ def mix(ops: Ops[A], spec: ModelSpec, layer: LayerSpec, weights: LayerWeights, x
     """What the tokens of a sequence learn from each other: attention. Shapes: [T, E] → [T, E]"""
     attention = layer.mixer
     q_width, kv_width = attention.num_heads * attention.head_dim, attention.num_kv_heads * attention.head_dim
-    normed = ops.rms_norm(x, weights.attn_norm, spec.norm_eps)
+    normed = ops.rms_norm(x, weights.attention_norm, spec.norm_eps)
     q, k, v = ops.split(ops.linear(normed, weights.qkv, weights.qkv_bias), (q_width, kv_width, kv_width))
     if weights.q_norm is not None and weights.k_norm is not None:
         q = ops.head_norm(q, weights.q_norm, spec.norm_eps)
@@ -40,7 +40,7 @@ def mix(ops: Ops[A], spec: ModelSpec, layer: LayerSpec, weights: LayerWeights, x
     q = ops.rope(q, ops.positions, attention.rope, attention.head_dim)
     k = ops.rope(k, ops.positions, attention.rope, attention.head_dim)
     mixed = ops.linear(ops.attention(q, k, v, index, attention), weights.o, weights.o_bias)
-    return mixed if weights.attn_post_norm is None else ops.rms_norm(mixed, weights.attn_post_norm, spec.norm_eps)
+    return mixed if weights.attention_post_norm is None else ops.rms_norm(mixed, weights.attention_post_norm, spec.norm_eps)
 
 
 def feed_forward(ops: Ops[A], spec: ModelSpec, layer: LayerSpec, weights: LayerWeights, x: A) -> A:

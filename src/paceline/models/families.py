@@ -26,14 +26,14 @@ class TensorNames:
     final_norm: str
     head: str
     layer: str
-    attn_norm: str
+    attention_norm: str
     q: str
     k: str
     v: str
     q_norm: str
     k_norm: str
     o: str
-    attn_post_norm: str
+    attention_post_norm: str
     ffn_norm: str
     gate: str
     up: str
@@ -46,14 +46,14 @@ GGUF_NAMES = TensorNames(
     final_norm="output_norm",
     head="output",
     layer="blk.{}.",
-    attn_norm="attn_norm",
+    attention_norm="attn_norm",
     q="attn_q",
     k="attn_k",
     v="attn_v",
     q_norm="attn_q_norm",
     k_norm="attn_k_norm",
     o="attn_output",
-    attn_post_norm="post_attention_norm",
+    attention_post_norm="post_attention_norm",
     ffn_norm="ffn_norm",
     gate="ffn_gate",
     up="ffn_up",
@@ -66,14 +66,14 @@ FOLDER_NAMES = TensorNames(
     final_norm="model.norm",
     head="lm_head",
     layer="model.layers.{}.",
-    attn_norm="input_layernorm",
+    attention_norm="input_layernorm",
     q="self_attn.q_proj",
     k="self_attn.k_proj",
     v="self_attn.v_proj",
     q_norm="self_attn.q_norm",
     k_norm="self_attn.k_norm",
     o="self_attn.o_proj",
-    attn_post_norm="post_attention_layernorm",
+    attention_post_norm="post_attention_layernorm",
     ffn_norm="post_attention_layernorm",
     gate="mlp.gate_proj",
     up="mlp.up_proj",

@@ -29,7 +29,7 @@ NOT_LINEAR = frozenset({TensorType.I8, TensorType.I16, TensorType.I32, TensorTyp
 class LayerWeights:
     """The weights of one layer; what a family does not have is None."""
 
-    attn_norm: Vector
+    attention_norm: Vector
     qkv: Matrix
     """Parts q [H·D, E], k [G·D, E], v [G·D, E]."""
     qkv_bias: Vector | None
@@ -37,7 +37,7 @@ class LayerWeights:
     k_norm: Vector | None
     o: Matrix
     o_bias: Vector | None
-    attn_post_norm: Vector | None
+    attention_post_norm: Vector | None
     ffn_norm: Vector
     gate_up: Matrix
     """Parts gate [F, E], up [F, E]."""
@@ -100,14 +100,14 @@ class Loader:
             return self.norm(label + name, prefix + getattr(names, name), size) if is_there else None
 
         return LayerWeights(
-            attn_norm=self.norm(label + "attn_norm", prefix + names.attn_norm, width),
+            attention_norm=self.norm(label + "attention_norm", prefix + names.attention_norm, width),
             qkv=self.qkv(label, prefix, attention),
             qkv_bias=self.qkv_bias(label, prefix, attention) if attention.bias else None,
             q_norm=norm("q_norm", attention.head_dim, attention.qk_norm),
             k_norm=norm("k_norm", attention.head_dim, attention.qk_norm),
             o=Matrix(label + "o", (self.rows(prefix + names.o, width, q_width),)),
             o_bias=self.o_bias(label, prefix) if attention.output_bias else None,
-            attn_post_norm=norm("attn_post_norm", width, spec.post_norms),
+            attention_post_norm=norm("attention_post_norm", width, spec.post_norms),
             ffn_norm=self.norm(label + "ffn_norm", prefix + names.ffn_norm, width),
             gate_up=Matrix(label + "gate_up", tuple(self.rows(prefix + name, ffn_width, width) for name in (names.gate, names.up))),
             down=Matrix(label + "down", (self.rows(prefix + names.down, width, ffn_width),)),
