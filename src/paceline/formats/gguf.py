@@ -9,57 +9,58 @@ Source: GGUF specification, versions 2 and 3 (ggml-org/ggml `docs/gguf.md`); sha
 
 from __future__ import annotations
 
+import mmap
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from paceline.errors import ModelError
+from paceline.errors import ModelError, NotFoundError
 from paceline.formats.checkpoint import MetaValue, RawTensor
-from paceline.formats.content import Sampled, content_digest, map_file
-from paceline.formats.gguf_header import GgufHeader, TensorEntry, parse_header
+from paceline.formats.gguf_header import parse_header
+from paceline.formats.mapped_file import MappedFile, content_digest, home_of_tensors, map_bytes, shown
 
 MAX_SHARDS = 1024
 
 _SHARD_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 
 
-@dataclass(frozen=True, slots=True)
-class _Shard:
-    path: Path
-    bytes: npt.NDArray[np.uint8]
-    header: GgufHeader
-
-
 class GgufCheckpoint:
     """A GGUF model on disk: the `Checkpoint` of one file or of all shards of a split model."""
-
-    kind: Literal["gguf"] = "gguf"
 
     def __init__(self, path: Path) -> None:
         """Open the file, or every shard of the set that it belongs to.
 
-        Errors:  ModelError when a file is broken, a shard is missing, or shards do not belong together
+        Errors:  NotFoundError when there is no such file; ModelError when a file is broken, a shard is missing, or shards do
+                 not belong together
         """
-        self._shards = [_open_shard(shard) for shard in shard_paths(path)]
-        _check_split(self._shards)
-        self._places: dict[str, tuple[_Shard, TensorEntry]] = {}
-        for shard in self._shards:
-            for name, entry in shard.header.tensors.items():
-                if name in self._places:
-                    raise ModelError(f"tensor `{name}` is also in `{self._places[name][0].path}`", path=shard.path, offset=entry.start)
-                self._places[name] = (shard, entry)
-        self._metadata = MappingProxyType(self._shards[0].header.metadata)
+        paths = shard_paths(path)
+        metadatas: list[Mapping[str, MetaValue]] = []
+        self._shards: list[MappedFile] = []
+        for shard_path in paths:
+            data = _map_shard(shard_path, path)
+            header = parse_header(data, shard_path)
+            metadatas.append(header.metadata)
+            self._shards.append(MappedFile(shard_path, np.frombuffer(data, np.uint8), header.data_start, header.tensors))
+        _check_split(paths, metadatas)
+        self._homes = home_of_tensors(self._shards)
+        total = metadatas[0].get("split.tensors.count")
+        if len(paths) > 1 and total is not None and total != len(self._homes):
+            raise ModelError(f"`split.tensors.count` is {shown(total)}, but the shards hold {len(self._homes)} tensors", path=paths[0])
+        self._metadata = MappingProxyType(metadatas[0])
 
     @property
     def path(self) -> Path:
         """The file, or the first shard."""
         return self._shards[0].path
+
+    @property
+    def kind(self) -> Literal["gguf", "safetensors"]:
+        """`gguf`."""
+        return "gguf"
 
     @property
     def metadata(self) -> Mapping[str, MetaValue]:
@@ -74,18 +75,17 @@ class GgufCheckpoint:
     @property
     def tensor_names(self) -> frozenset[str]:
         """Every tensor of every shard."""
-        return frozenset(self._places)
+        return frozenset(self._homes)
 
     def tensor(self, name: str) -> RawTensor:
         """The raw tensor of that name, a view of the file. Errors: ModelError when it is missing."""
-        if name not in self._places:
-            raise ModelError(f"there is no tensor `{name}` among its {len(self._places)}", path=self.path)
-        shard, entry = self._places[name]
-        return RawTensor(name, entry.type, entry.shape, shard.bytes[entry.start : entry.start + entry.num_bytes])
+        if name not in self._homes:
+            raise ModelError(f"there is no tensor {shown(name)} among its {len(self._homes)}", path=self.path)
+        return self._homes[name].tensor(name)
 
     def digest(self) -> str:
-        """A hex digest of the headers, the file sizes and sampled bytes of every tensor (see `content.content_digest`)."""
-        return content_digest(_sampled(shard) for shard in self._shards)
+        """A hex digest of the headers, the file sizes and sampled bytes of every tensor (see `content_digest`)."""
+        return content_digest(self._shards)
 
 
 def shard_paths(path: Path) -> list[Path]:
@@ -102,27 +102,23 @@ def shard_paths(path: Path) -> list[Path]:
     return [path.with_name(f"{match['stem']}-{index:05d}-of-{count:05d}.gguf") for index in range(1, count + 1)]
 
 
-def _open_shard(path: Path) -> _Shard:
-    mapped = map_file(path)
-    return _Shard(path, np.frombuffer(mapped, np.uint8), parse_header(mapped, path))
+def _map_shard(path: Path, asked: Path) -> mmap.mmap:
+    try:
+        return map_bytes(path)
+    except NotFoundError:
+        if path == asked:
+            raise
+        raise ModelError(f"this shard is missing; `{asked.name}` is one of a set", path=path) from None
 
 
-def _sampled(shard: _Shard) -> Sampled:
-    regions = [(entry.start, entry.num_bytes) for entry in shard.header.tensors.values()]
-    return Sampled(shard.path, len(shard.bytes), shard.header.data_start, regions)
-
-
-def _check_split(shards: list[_Shard]) -> None:
-    """Check what the shards say of themselves against their names and each other."""
-    for index, shard in enumerate(shards):
-        count = shard.header.metadata.get("split.count", 1)
-        if count != len(shards) and not (count == 0 and len(shards) == 1):
-            expected = f"a name like `{shard.path.stem}-00001-of-{count:05d}.gguf`" if isinstance(count, int) else "a number"
-            raise ModelError(f"`split.count` is {count}, but {len(shards)} came by name; expected {expected}", path=shard.path)
-        number = shard.header.metadata.get("split.no", 0)
+def _check_split(paths: Sequence[Path], metadatas: Sequence[Mapping[str, MetaValue]]) -> None:
+    """Check what the shards say of themselves against their names."""
+    for index, (path, metadata) in enumerate(zip(paths, metadatas, strict=True)):
+        count, number = metadata.get("split.count", len(paths)), metadata.get("split.no", index)
+        if count != len(paths) and not (count == 0 and len(paths) == 1):
+            raise ModelError(
+                f"`split.count` is {shown(count)}, but the name says {len(paths)}; expected shards named `…-00001-of-0000N.gguf`",
+                path=path,
+            )
         if number != index:
-            raise ModelError(f"`split.no` is {number}; expected {index} by the file's name", path=shard.path)
-    total = shards[0].header.metadata.get("split.tensors.count")
-    present = sum(len(shard.header.tensors) for shard in shards)
-    if len(shards) > 1 and total is not None and total != present:
-        raise ModelError(f"`split.tensors.count` is {total}, but the shards hold {present} tensors", path=shards[0].path)
+            raise ModelError(f"`split.no` is {shown(number)}; expected {index} from the name", path=path)

@@ -22,6 +22,7 @@ import numpy as np
 
 from paceline.errors import ModelError
 from paceline.formats.checkpoint import MetaValue
+from paceline.formats.mapped_file import TensorEntry, shown
 from paceline.formats.types import TensorType
 
 MAX_KEY_BYTES = 65_535
@@ -49,17 +50,6 @@ Bytes = bytes | mmap.mmap
 
 
 @dataclass(frozen=True, slots=True)
-class TensorEntry:
-    """Where one tensor lies: `start` and `num_bytes` in its file, `shape` row-major."""
-
-    name: str
-    type: TensorType
-    shape: tuple[int, ...]
-    start: int
-    num_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class GgufHeader:
     """One file's header; tensor data begins at `data_start`."""
 
@@ -83,7 +73,7 @@ def parse_header(data: Bytes, path: Path) -> GgufHeader:
         at = cursor.offset
         key = cursor.name("a metadata key", MAX_KEY_BYTES)
         if key in metadata:
-            cursor.fail(f"metadata key {_shown(key)} appears twice", at)
+            cursor.fail(f"metadata key {shown(key)} appears twice", at)
         metadata[key] = _value(cursor, key)
     alignment = _alignment(cursor, metadata)
     entries = [_tensor_entry(cursor) for _ in range(num_tensors)]
@@ -176,13 +166,13 @@ def _preamble(cursor: _Cursor) -> int:
 
 def _value(cursor: _Cursor, key: str) -> MetaValue:
     at = cursor.offset
-    number = cursor.u32(f"the value type of {_shown(key)}")
+    number = cursor.u32(f"the value type of {shown(key)}")
     if number == _STRING:
-        return cursor.string(f"the value of {_shown(key)}", MAX_STRING_BYTES)
+        return cursor.string(f"the value of {shown(key)}", MAX_STRING_BYTES)
     if number == _ARRAY:
         return _array(cursor, key)
     if number not in _DTYPES:
-        cursor.fail(f"the value type of {_shown(key)} is {number}; expected 0 to 12", at)
+        cursor.fail(f"the value type of {shown(key)} is {number}; expected 0 to 12", at)
     array = _numbers(cursor, number, 1, key)
     scalar: MetaValue = array[0].item()
     return scalar
@@ -190,32 +180,32 @@ def _value(cursor: _Cursor, key: str) -> MetaValue:
 
 def _array(cursor: _Cursor, key: str) -> MetaValue:
     at = cursor.offset
-    number = cursor.u32(f"the element type of {_shown(key)}")
+    number = cursor.u32(f"the element type of {shown(key)}")
     if number not in _DTYPES and number != _STRING:
-        cursor.fail(f"the element type of {_shown(key)} is {number}; expected a number, bool or string type (0 to 8, 10 to 12)", at)
+        cursor.fail(f"the element type of {shown(key)} is {number}; expected a number, bool or string type (0 to 8, 10 to 12)", at)
     item_bytes = 8 if number == _STRING else np.dtype(_DTYPES[number]).itemsize
-    count = cursor.count(f"the length of {_shown(key)}", item_bytes, MAX_ARRAY_ITEMS)
+    count = cursor.count(f"the length of {shown(key)}", item_bytes, MAX_ARRAY_ITEMS)
     if number == _STRING:
-        return cursor.strings(count, _shown(key))
+        return cursor.strings(count, shown(key))
     return _numbers(cursor, number, count, key)
 
 
 def _numbers(cursor: _Cursor, number: int, count: int, key: str) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
     dtype = np.dtype(_DTYPES[number])
-    start = cursor.claim(count * dtype.itemsize, f"the value of {_shown(key)}")
+    start = cursor.claim(count * dtype.itemsize, f"the value of {shown(key)}")
     # A copy: the file's bytes are unaligned here, and a view would pin the whole map for a few numbers.
     array = np.frombuffer(cursor.data, dtype, count, start).copy()
     if number != _BOOL:
         return array
     if array.size and array.max() > 1:
-        cursor.fail(f"the bool {_shown(key)} holds a byte of {array.max()}; expected 0 or 1", start)
+        cursor.fail(f"the bool {shown(key)} holds a byte of {array.max()}; expected 0 or 1", start)
     return array.astype(np.bool_)
 
 
 def _alignment(cursor: _Cursor, metadata: dict[str, MetaValue]) -> int:
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or not 8 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
-        cursor.fail(f"`general.alignment` is {_shown(alignment)}; expected a power of two from 8 to {MAX_ALIGNMENT}")
+        cursor.fail(f"`general.alignment` is {shown(alignment)}; expected a power of two from 8 to {MAX_ALIGNMENT}")
     return alignment
 
 
@@ -223,29 +213,29 @@ def _tensor_entry(cursor: _Cursor) -> TensorEntry:
     """One tensor's entry; its `start` is still relative to the data section."""
     at = cursor.offset
     name = cursor.name("a tensor name", MAX_NAME_BYTES)
-    num_dims = cursor.u32(f"the number of dimensions of {_shown(name)}")
+    num_dims = cursor.u32(f"the number of dimensions of {shown(name)}")
     if not 1 <= num_dims <= 4:
-        cursor.fail(f"tensor {_shown(name)} has {num_dims} dimensions; expected 1 to 4", at)
-    dims = [cursor.u64(f"a dimension of {_shown(name)}") for _ in range(num_dims)]
+        cursor.fail(f"tensor {shown(name)} has {num_dims} dimensions; expected 1 to 4", at)
+    dims = [cursor.u64(f"a dimension of {shown(name)}") for _ in range(num_dims)]
     if not all(1 <= dim <= MAX_DIM for dim in dims) or prod(dims) > MAX_DIM:
-        cursor.fail(f"tensor {_shown(name)} has dimensions {dims}; expected each at least 1 and a product of at most {MAX_DIM}", at)
+        cursor.fail(f"tensor {shown(name)} has dimensions {dims}; expected each at least 1 and a product of at most {MAX_DIM}", at)
     tensor_type = _tensor_type(cursor, name)
-    offset = cursor.u64(f"the offset of {_shown(name)}")
+    offset = cursor.u64(f"the offset of {shown(name)}")
     shape = tuple(reversed(dims))
     try:
         return TensorEntry(name, tensor_type, shape, offset, tensor_type.num_bytes(shape))
     except ValueError as error:
-        cursor.fail(f"tensor {_shown(name)}: {error}", at)
+        cursor.fail(f"tensor {shown(name)}: {error}", at)
 
 
 def _tensor_type(cursor: _Cursor, name: str) -> TensorType:
     at = cursor.offset
-    number = cursor.u32(f"the type of {_shown(name)}")
+    number = cursor.u32(f"the type of {shown(name)}")
     try:
         return TensorType(number)
     except ValueError:
         known = ", ".join(member.name for member in TensorType)
-        cursor.fail(f"tensor {_shown(name)} has type {_FOREIGN_TYPES.get(number, 'unknown')} ({number}); expected one of {known}", at)
+        cursor.fail(f"tensor {shown(name)} has type {_FOREIGN_TYPES.get(number, 'unknown')} ({number}); expected one of {known}", at)
 
 
 def _place(cursor: _Cursor, entries: list[TensorEntry], data_start: int, alignment: int) -> dict[str, TensorEntry]:
@@ -253,7 +243,7 @@ def _place(cursor: _Cursor, entries: list[TensorEntry], data_start: int, alignme
     placed: dict[str, TensorEntry] = {}
     free_from = 0
     for entry in sorted(entries, key=lambda entry: entry.start):
-        start, name = data_start + entry.start, _shown(entry.name)
+        start, name = data_start + entry.start, shown(entry.name)
         if entry.start % alignment:
             cursor.fail(f"tensor {name} has offset {entry.start}; expected a multiple of the alignment {alignment}", start)
         if start + entry.num_bytes > cursor.size:
@@ -265,9 +255,3 @@ def _place(cursor: _Cursor, entries: list[TensorEntry], data_start: int, alignme
         free_from = entry.start + entry.num_bytes
         placed[entry.name] = TensorEntry(entry.name, entry.type, entry.shape, start, entry.num_bytes)
     return placed
-
-
-def _shown(value: object) -> str:
-    """A value from the file as a message may show it: escaped, and never long."""
-    text = str(value)
-    return "`" + (text if len(text) <= 80 else text[:77] + "...").encode("unicode_escape").decode("ascii") + "`"
