@@ -12,19 +12,16 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
 
-import paceline.serve
+from paceline.serve.static import StaticFiles
 
-STATIC = Path(paceline.serve.__file__).parent / "static"
 TIMINGS = {"ttft_ms": 12.4, "tpot_ms": 20.0, "cached_tokens": 16}
 
 
@@ -84,12 +81,13 @@ def rehearsal() -> Iterator[Rehearsal]:
     """A stand-in on a free port of the loopback."""
     stage = Rehearsal()
     routes = [
-        Route("/", lambda _: FileResponse(STATIC / "index.html")),
         Route("/v1/models", lambda _: JSONResponse({"data": [{"id": "rehearsal:1b"}]})),
         Route("/v1/chat/completions", stage.chat, methods=["POST"]),
-        Mount("/static", StaticFiles(directory=STATIC)),
+        Route("/{path:path}", StaticFiles().__call__),
     ]
-    config = uvicorn.Config(Starlette(routes=routes), host="127.0.0.1", port=0, log_level="critical", lifespan="off", timeout_graceful_shutdown=0)
+    config = uvicorn.Config(
+        Starlette(routes=routes), host="127.0.0.1", port=0, log_level="critical", lifespan="off", timeout_graceful_shutdown=0
+    )
     server = uvicorn.Server(config)
     started = threading.Event()
     run_startup = server.startup

@@ -40,6 +40,7 @@ def page(browser: Browser, server: Rehearsal) -> Iterator[Browser]:
 
 
 def say(page: Browser, text: str) -> None:
+    page.click("#prompt")
     page.type(text)
     page.press("Enter")
 
@@ -54,7 +55,9 @@ def test_sent_message_is_answered_with_its_pace(page: Browser, server: Rehearsal
     page.wait_for(IS_DONE)
     assert answer_text(page) == "Hello wörld 👋🏽"
     assert page.value("document.querySelector('.user').innerText") == "Hi there"
-    assert page.value(f"{LAST}.querySelector('.pace').innerText") == "3 tokens · first after 12 ms · 50.0 tok/s · 16 prompt tokens from cache"
+    assert (
+        page.value(f"{LAST}.querySelector('.pace').innerText") == "3 tokens · first after 12 ms · 50.0 tok/s · 16 prompt tokens from cache"
+    )
     assert page.value("document.querySelector('#prompt').value") == ""
     assert server.asked[0]["messages"] == [{"role": "user", "content": "Hi there"}]
     assert server.asked[0]["model"] == "rehearsal:1b"
@@ -156,7 +159,13 @@ def test_new_chat_forgets_the_conversation(page: Browser, server: Rehearsal) -> 
 def test_settings_travel_with_the_request(page: Browser, server: Rehearsal) -> None:
     server.answers.append(Answer(["ok"], finish_reason="length"))
     page.value("document.querySelector('details').open = true")
-    for selector, text in (("#temperature", "0.5"), ("#max-tokens", "7"), ("#system", "Be brief."), ("#api-key", "secret"), ("#prompt", "Hi")):
+    for selector, text in (
+        ("#temperature", "0.5"),
+        ("#max-tokens", "7"),
+        ("#system", "Be brief."),
+        ("#api-key", "secret"),
+        ("#prompt", "Hi"),
+    ):
         page.click(selector)
         page.type(text)
     page.press("Enter")

@@ -111,7 +111,7 @@ export class Answer {
  */
 export function paceNote(timings, usage, finishReason) {
   const notes = [];
-  if (usage) notes.push(`${usage.completion_tokens} tokens`);
+  if (usage) notes.push(usage.completion_tokens === 1 ? "1 token" : `${usage.completion_tokens} tokens`);
   if (timings?.ttft_ms != null) notes.push(`first after ${Math.round(timings.ttft_ms)} ms`);
   if (timings?.tpot_ms) notes.push(`${(1000 / timings.tpot_ms).toFixed(1)} tok/s`);
   if (timings?.cached_tokens) notes.push(`${timings.cached_tokens} prompt tokens from cache`);
