@@ -1,1 +1,1 @@
-"""See ARCHITECTURE.md: the `cache` package."""
+"""Sequence memory as integers: who owns which block, and what is found again."""

@@ -1,0 +1,1 @@
+"""Drafts: tokens that are guessed first and verified together."""
