@@ -1,0 +1,144 @@
+// The bytes of packed weights and the grouping of tokens: what the packer, the quantiser and the kernels must agree on.
+//
+// A tile is 32 output rows × K. It is one sequential stream of blocks of 32 channels; a k type puts a header of f16
+// numbers in front of every 8 blocks. Everything starts on a 64-byte line, so no vector load crosses one:
+//
+//   super header (k types)   f16 d[32]  (q4k, q5k: then f16 dmin[32])
+//   block header             s: f16 scale[32] · a: f16 scale[32], f16 min[32] · q4k, q5k: u8 sc[32], u8 mn[32]
+//                            q6k: i8 sc[32] of channels 0-15, i8 sc[32] of channels 16-31
+//   low bits                 rows 0-15: 4 lines, then rows 16-31: 4 lines (8 bit: 8 lines each)
+//   high bits                5 bit: 1 line per 16 rows · 6 bit: 2 lines per 16 rows
+//
+// A line of quants holds, for row r of its 16, bytes 4r … 4r+3: four consecutive channels, which is the lane of a 4-way
+// byte dot product. "Group" g = channels 4g … 4g+3. Line j of the low bits: low nibble group j, high nibble group j + 4
+// (8 bit: line j is group j). High bits of a 5-bit type: bit g of a byte is bit 4 of group g. Of a 6-bit type: line h,
+// bits 2j and 2j + 1 are bits 4 and 5 of group 4h + j. Quants are unsigned: q + zero_point.
+//
+// Float types: for every channel the 32 rows' numbers.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "paceline/linear.h"
+
+namespace paceline {
+
+inline constexpr int32_t kLine = 64;      // bytes of a cache line, and of the widest vector
+inline constexpr int32_t kRowGroup = 16;  // rows that one vector of 32-bit lanes covers
+
+struct BlockLayout {
+  int32_t bits;          // of a quant
+  int32_t zero_point;    // subtracted from the unsigned quant; 0 for types with a min
+  int32_t super_bytes;   // header per 256 channels; 0 when the type has none
+  int32_t header_bytes;  // per block
+  int32_t low_bytes;     // per block
+  int32_t high_bytes;    // per block
+
+  constexpr int32_t block_bytes() const { return header_bytes + low_bytes + high_bytes; }
+  constexpr int32_t blocks_per_super() const { return super_bytes > 0 ? kSuperBlock / kQuantBlock : 1; }
+  constexpr int32_t super_stride() const { return super_bytes + blocks_per_super() * block_bytes(); }
+};
+
+// The layout of a quantised type. consteval, because kernels of every target use it: no code of it may be shared among
+// them.
+template <PackedType kType>
+consteval BlockLayout layout_of() {
+  switch (kType) {
+    case PackedType::q4s:
+      return {4, 8, 0, 64, 512, 0};
+    case PackedType::q4a:
+      return {4, 0, 0, 128, 512, 0};
+    case PackedType::q4k:
+      return {4, 0, 128, 64, 512, 0};
+    case PackedType::q5s:
+      return {5, 16, 0, 64, 512, 128};
+    case PackedType::q5a:
+      return {5, 0, 0, 128, 512, 128};
+    case PackedType::q5k:
+      return {5, 0, 128, 64, 512, 128};
+    case PackedType::q6k:
+      return {6, 32, 64, 64, 512, 256};
+    case PackedType::q8s:
+      return {8, 128, 0, 64, 1024, 0};
+    default:
+      return {};
+  }
+}
+
+// Calls visit.template operator()<type>() with the quantised type as a constant; false when `type` is a float type.
+template <class Visit>
+[[gnu::always_inline]] inline bool visit_quantised(PackedType type, Visit&& visit) {
+  switch (type) {
+    case PackedType::q4s:
+      visit.template operator()<PackedType::q4s>();
+      return true;
+    case PackedType::q4a:
+      visit.template operator()<PackedType::q4a>();
+      return true;
+    case PackedType::q4k:
+      visit.template operator()<PackedType::q4k>();
+      return true;
+    case PackedType::q5s:
+      visit.template operator()<PackedType::q5s>();
+      return true;
+    case PackedType::q5a:
+      visit.template operator()<PackedType::q5a>();
+      return true;
+    case PackedType::q5k:
+      visit.template operator()<PackedType::q5k>();
+      return true;
+    case PackedType::q6k:
+      visit.template operator()<PackedType::q6k>();
+      return true;
+    case PackedType::q8s:
+      visit.template operator()<PackedType::q8s>();
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Bytes of one number of a float type.
+[[gnu::always_inline]] inline constexpr int32_t float_bytes(PackedType type) { return type == PackedType::f32 ? 4 : 2; }
+
+// A pass of the kernel covers up to 5 tokens; 4 is the fastest. T tokens are split into fours with the rest spread so
+// that no pass is smaller than 3: T = 4n: fours; 4n+1: one five at the end; 4n+2: two threes; 4n+3: one three. T <= 5:
+// one pass.
+struct TokenTile {
+  int32_t begin;
+  int32_t size;
+};
+
+inline constexpr int32_t kMaxTokenTile = 5;
+
+[[gnu::always_inline]] inline constexpr int32_t num_token_tiles(int32_t num_tokens) {
+  return num_tokens <= kMaxTokenTile ? 1 : (num_tokens % 4 == 1 ? num_tokens / 4 : (num_tokens + 3) / 4);
+}
+
+[[gnu::always_inline]] inline constexpr TokenTile token_tile(int32_t num_tokens, int32_t index) {
+  if (num_tokens <= kMaxTokenTile) return {0, num_tokens};
+  const int32_t rest = num_tokens % 4;
+  const int32_t num_fours = num_tokens / 4 - (rest == 1 || rest == 2 ? 1 : 0);
+  if (index < num_fours) return {4 * index, 4};
+  if (rest == 1) return {4 * num_fours, 5};
+  return {4 * num_fours + 3 * (index - num_fours), 3};
+}
+
+// The tile that holds `token`.
+[[gnu::always_inline]] inline constexpr TokenTile token_tile_of(int32_t num_tokens, int32_t token) {
+  if (num_tokens <= kMaxTokenTile) return {0, num_tokens};
+  const int32_t rest = num_tokens % 4;
+  const int32_t fours_end = num_tokens - (rest == 1 ? 5 : (rest == 2 ? 6 : rest));
+  if (token < fours_end) return {token & ~3, 4};
+  if (rest == 1) return {fours_end, 5};
+  return {fours_end + (token - fours_end) / 3 * 3, 3};
+}
+
+// Index of the activation block of (token, block) in a buffer of `num_tokens` tokens of `num_blocks` blocks.
+[[gnu::always_inline]] inline constexpr size_t activation_index(int32_t num_tokens, int32_t num_blocks, int32_t token,
+                                                                int32_t block) {
+  const TokenTile tile = token_tile_of(num_tokens, token);
+  return static_cast<size_t>(tile.begin) * num_blocks + static_cast<size_t>(block) * tile.size + (token - tile.begin);
+}
+
+}  // namespace paceline
