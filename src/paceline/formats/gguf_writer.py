@@ -26,7 +26,7 @@ RawBytes = bytes | npt.NDArray[np.uint8]
 TensorSource = tuple[TensorType, Sequence[int], RawBytes]
 """A tensor to write: its type, its row-major shape (output first) and its bytes."""
 
-WritableValue = MetaValue | np.generic | Sequence[str]
+WritableValue = MetaValue | np.generic | Sequence[str] | Sequence[int] | Sequence[float]
 """A metadata value to write; see `write_gguf`."""
 
 _BOOL, _STRING, _ARRAY = 7, 8, 9
