@@ -60,3 +60,21 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         check_limits(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """What the HTTP server is told."""
+
+    host: str = option("127.0.0.1", "address to listen on")
+    port: int = option(8000, "port to listen on (0: any free one)", low=0, high=65535)
+    served_model_name: tuple[str, ...] = option((), "names that requests may use, the first one in answers (auto: the model's)")
+    api_key: tuple[str, ...] = option((), "keys of which a client must send one as `Authorization: Bearer KEY`")
+    chat_template: str | None = option(None, "a file with a chat template to use instead of the model's")
+    max_body_mib: int = option(32, "largest request body in MiB", low=1, high=1024)
+    drain_timeout_s: float = option(
+        30.0, "longest wait for open requests after the first SIGTERM or Ctrl-C, in seconds", low=0.0, high=3600.0
+    )
+
+    def __post_init__(self) -> None:
+        check_limits(self)

@@ -1,0 +1,51 @@
+"""`POST /v1/completions`: prompts of text or token ids, continued.
+
+The one idea: one to `MAX_CHOICES` prompts become as many engine requests whose choices are numbered through the answer.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request as HttpRequest
+from starlette.types import ASGIApp
+
+from paceline.serve.openai.calls import answer_call, open_call
+from paceline.serve.openai.chunks import CompletionShape
+from paceline.serve.openai.sampling import sampling_params
+from paceline.serve.openai.schema import CompletionRequest, invalid
+from paceline.serve.state import ServerState
+from paceline.text.tokenizer import Tokenizer
+
+MAX_CHOICES = 512
+
+
+async def completions(http: HttpRequest, state: ServerState) -> ASGIApp:
+    """Continue prompts."""
+    call = await open_call(http, state, CompletionRequest)
+    params = sampling_params(call.body, call.model.defaults, logprobs=call.body.logprobs)
+    prompts = split_prompts(call.body.prompt)
+    if len(prompts) * params.n > MAX_CHOICES:
+        raise invalid(f"{len(prompts)} prompts times `n` {params.n} is over the limit of {MAX_CHOICES} choices.", "prompt")
+    tokenizer = call.model.tokenizer
+    num_chars = sum(len(prompt) for prompt in prompts if isinstance(prompt, str))
+    prompt_ids = await state.run_text(lambda: [_token_ids(prompt, tokenizer) for prompt in prompts], num_chars=num_chars)
+    return answer_call(call, prompt_ids, params, CompletionShape(), prompt_field="prompt")
+
+
+def split_prompts(prompt: str | list[str | int | list[int]]) -> list[str | list[int]]:
+    """The prompts of any of the four forms: text, token ids, or a list of either. Errors: RequestError."""
+    if isinstance(prompt, str):
+        return [prompt]
+    texts = [item for item in prompt if isinstance(item, str)]
+    token_ids = [item for item in prompt if isinstance(item, int)]
+    lists = [item for item in prompt if isinstance(item, list)]
+    forms: list[list[str | list[int]]] = [[*texts], [token_ids] if token_ids else [], [*lists]]
+    used = [form for form in forms if form]
+    if len(used) != 1 or any(item == [] for item in lists):
+        raise invalid("`prompt` has an empty or mixed list; expected text, token ids, or a list of either.", "prompt")
+    return used[0]
+
+
+def _token_ids(prompt: str | list[int], tokenizer: Tokenizer) -> list[int]:
+    if isinstance(prompt, list):
+        return prompt
+    return tokenizer.encode(prompt, add_special=True, parse_special=True)
