@@ -44,6 +44,10 @@ class TokenMemory:
         self._tokens[blocks, step.positions % BLOCK_SIZE] = step.token_ids
         self._positions[blocks, step.positions % BLOCK_SIZE] = step.positions
 
+    def block(self, block_id: int) -> tuple[I64, I64]:
+        """A block's tokens and positions [16]."""
+        return self._tokens[block_id], self._positions[block_id]
+
     def contexts(self, step: StepInput) -> list[tuple[I64, I64]]:
         """What each logits row sees: tokens and stored positions of its sequence up to the row [its position + 1]."""
         slices = np.searchsorted(step.slice_starts, step.row_indices, side="right") - 1
@@ -91,11 +95,15 @@ class HashBackend:
         logits = self.logits(hashes)
         return StepOutput(self.pick(logits, step.draws), logits if step.needs_logits else None)
 
-    def next_token(self, context: Sequence[int], draws: Draws) -> int:
-        """What follows a context, from its tokens alone: the oracle of every simulation. `draws` has one row."""
+    def context_logits(self, context: Sequence[int]) -> F32:
+        """The logits after a context, from its tokens alone: what a simulation's oracle picks from. Shapes: → [V]"""
         tokens = np.array(context, np.int64)
         digest = self._digest(tokens, np.arange(len(tokens)))
-        return int(self.pick(self.logits(np.array([digest], np.uint64)), draws)[0])
+        return self.logits(np.array([digest], np.uint64))[0]
+
+    def stored(self, block_id: int) -> tuple[I64, I64]:
+        """The tokens and positions that a block holds [16]."""
+        return self._memory.block(block_id)
 
     def logits(self, hashes: U64) -> F32:
         """A row per context hash, each value in [0, 8)."""

@@ -76,6 +76,11 @@ class Scheduler:
         return tuple(self._running)
 
     @property
+    def waiting(self) -> tuple[Sequence, ...]:
+        """The queued sequences, in the policy's order."""
+        return tuple(self._waiting)
+
+    @property
     def drafting(self) -> Iterator[Sequence]:
         """The sequences that lack only their newest token: drafts proposed now are verified in the next step."""
         return (seq for seq in self._running if seq.is_decoding)
