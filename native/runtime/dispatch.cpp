@@ -12,11 +12,16 @@ TargetInfo describe_avx512_vnni() {
     const char* name;
     bool is_present;
   } needed[] = {
-      {"avx2", cpu.avx2},         {"fma", cpu.fma},
-      {"f16c", cpu.f16c},         {"avx512f", cpu.avx512f},
-      {"avx512bw", cpu.avx512bw}, {"avx512dq", cpu.avx512dq},
-      {"avx512vl", cpu.avx512vl}, {"avx512_vnni", cpu.avx512vnni},
-      {"avx512_vbmi", cpu.avx512vbmi}, {"avx512_bf16", cpu.avx512bf16},
+      {"avx2", cpu.avx2},
+      {"fma", cpu.fma},
+      {"f16c", cpu.f16c},
+      {"avx512f", cpu.avx512f},
+      {"avx512bw", cpu.avx512bw},
+      {"avx512dq", cpu.avx512dq},
+      {"avx512vl", cpu.avx512vl},
+      {"avx512_vnni", cpu.avx512vnni},
+      {"avx512_vbmi", cpu.avx512vbmi},
+      {"avx512_bf16", cpu.avx512bf16},
       {"gfni", cpu.gfni},
   };
   std::string missing;

@@ -5,7 +5,8 @@
 namespace paceline {
 namespace {
 
-// Spinning without `pause` reacts fastest (200 ns against 340 ns between two core complexes, measured); it is kept short.
+// Spinning without `pause` reacts fastest (200 ns against 340 ns between two core complexes, measured); it is kept
+// short.
 constexpr int32_t kHotSpins = 400;
 constexpr int32_t kPausedSpins = 4000;
 constexpr auto kIdleSpin = std::chrono::microseconds(200);

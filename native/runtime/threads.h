@@ -1,8 +1,8 @@
 // The thread pool: the caller is worker 0, the others wait for its next call.
 //
 // The one idea: a step is one call. Inside it all workers run the same function and meet at barriers of a few hundred
-// nanoseconds; between calls a worker spins for a moment (the next step usually follows at once), then sleeps in the kernel,
-// so that an idle engine burns no CPU.
+// nanoseconds; between calls a worker spins for a moment (the next step usually follows at once), then sleeps in the
+// kernel, so that an idle engine burns no CPU.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -22,7 +22,8 @@ class ThreadPool {
 
   int32_t num_threads() const { return num_threads_; }
 
-  // Runs task(context, i) on every worker i, on the caller as worker 0; returns when all are done. One caller at a time.
+  // Runs task(context, i) on every worker i, on the caller as worker 0; returns when all are done. One caller at a
+  // time.
   void run(Task task, void* context);
 
   // All workers meet; only inside a task.

@@ -1,11 +1,12 @@
 // Kernel contracts: what every target implements, as one table of function pointers.
 //
-// The one idea: a kernel is a leaf. It gets raw pointers and a range of rows, does one thing, never allocates, prints or
-// fails; who runs which range on which thread is decided by the executor. Bodies are written once in kernels/*.h against a
-// target's `Simd` (16 float lanes); reference/*.cpp has the plain loops that the tests compare with.
+// The one idea: a kernel is a leaf. It gets raw pointers and a range of rows, does one thing, never allocates, prints
+// or fails; who runs which range on which thread is decided by the executor. Bodies are written once in kernels/*.h
+// against a target's `Lanes` (16 floats); reference/*.cpp has the plain loops that the tests compare with.
 //
-// Bit-equality: a row's result depends on that row's inputs only. Every float sum runs in one fixed order (16 lane sums,
-// then a fixed tree), whatever range, tile or thread the row came in. Bits may differ between targets, not within one.
+// Bit-equality: a row's result depends on that row's inputs only. Every float sum runs in one fixed order (16 lane
+// sums, then a fixed tree), whatever range, tile or thread the row came in. Bits may differ between targets, not within
+// one.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +15,9 @@
 
 namespace paceline {
 
-inline constexpr int32_t kBlockSize = 16;      // tokens of one KV block
+inline constexpr int32_t kBlockSize = 16;        // tokens of one KV block
 inline constexpr int32_t kAttentionChunk = 256;  // logical positions whose softmax is taken together
-inline constexpr int32_t kMaxPairs = 12;       // (token, query head) pairs of one attention tile
+inline constexpr int32_t kMaxPairs = 12;         // (token, query head) pairs of one attention tile
 inline constexpr int32_t kMaxHeadDim = 512;
 
 enum class Activation : int32_t { silu, gelu_tanh };
@@ -50,17 +51,19 @@ struct AttentionTile {
   int32_t head_end;
 };
 
+// f16 elements of one KV head of one layer in one block: K and V, the head's width rounded up to whole registers.
+inline constexpr int32_t kv_head_elements(int32_t head_dim) { return 2 * kBlockSize * ((head_dim + 15) / 16 * 16); }
+
 // Floats of one thread's scratch that `attention` needs for heads of `head_dim` channels.
 inline constexpr size_t attention_scratch_floats(int32_t head_dim) {
-  return static_cast<size_t>(kMaxPairs) * (kAttentionChunk + 2 * static_cast<size_t>(head_dim) + 16);
+  return static_cast<size_t>(kMaxPairs) * (kAttentionChunk + 2 * (static_cast<size_t>(head_dim) + 16) + 4);
 }
 
-// How one logits row is picked; see `Draws` in backends/base.py.
-struct DrawParams {
-  float temperature;
-  int32_t top_k;
-  float top_p;
-  float min_p;
+// A Gumbel race over one logits row: who has the largest logit / temperature + noise.
+struct Race {
+  float peak;          // the row's largest logit, finite
+  double temperature;  // > 0
+  double min_p;        // tokens less likely than min_p times the likeliest do not take part
   uint64_t seed;
   int32_t seq_index;
   int32_t position;
@@ -81,8 +84,8 @@ struct Kernels {
   // y = x / sqrt(mean(x²) + eps) · weight, for one row of n values. y may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, int32_t n, float* y);
 
-  // Rotates pairs (i, i + dim/2) of one head by cos[i], sin[i] (angles: cos [dim/2], sin [dim/2]) and copies the channels
-  // from `dim` to `head_dim`. y may be x.
+  // Rotates pairs (i, i + dim/2) of one head by cos[i], sin[i] (angles: cos [dim/2], sin [dim/2]) and copies the
+  // channels from `dim` to `head_dim`. y may be x.
   void (*rope)(const float* x, const float* angles, int32_t dim, int32_t head_dim, float* y);
 
   // y = act(gate) · up. Exponentials within 2 ulp.
@@ -107,9 +110,15 @@ struct Kernels {
   // The best of logits [begin, end); an empty range or a range of NaN gives {-inf, begin}.
   Best (*argmax)(const float* logits, int32_t begin, int32_t end);
 
-  // Draws one token from a logits row of n values: temperature, min_p, top_k, top_p, then argmax(logit/T + noise).
-  // scratch: n int32.
-  int32_t (*draw)(const float* logits, int32_t n, const DrawParams& params, int32_t* scratch);
+  // The winner's id among n tokens; the lowest on ties. Noise: Philox4x32-10 as `Draws` in backends/base.py says.
+  int32_t (*race)(const float* logits, int32_t n, const Race& race);
+
+  // Writes the ids of logits >= floor in ascending order; returns how many.
+  int32_t (*collect)(const float* logits, int32_t n, float floor, int32_t* ids);
+
+  // Σ exp((logit - peak) / temperature) over the logits < floor, in single precision: for those too small to matter one
+  // by one.
+  double (*far_mass)(const float* logits, int32_t n, float floor, float peak, float inverse_temperature);
 };
 
 // The tables, one per target that this build contains. `linear` and `quantize` come from targets/<name>/linear.cpp.

@@ -1,8 +1,8 @@
 // The program: a model's forward pass as plain instructions, recorded once and replayed every step.
 //
-// The one idea: everything that Python knows (shapes, weights, where a value lives in the arena, which instructions must
-// wait for each other) is resolved when the program is made. What varies from step to step is only the number of rows: T
-// tokens or R logits rows. Values are f32 rows in one arena that was sized for the most rows.
+// The one idea: everything that Python knows (shapes, weights, where a value lives in the arena, which instructions
+// must wait for each other) is resolved when the program is made. What varies from step to step is only the number of
+// rows: T tokens or R logits rows. Values are f32 rows in one arena that was sized for the most rows.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -48,7 +48,7 @@ struct Instruction {
   Operand b;
   int64_t activations = -1;  // arena bytes: int8 form of `out` to be written as well; for quantize and linear, of `a`
   int32_t matrix = -1;
-  int32_t vector = -1;  // gain of a norm, bias of a linear layer, inverse frequencies of angles
+  int32_t vector = -1;    // gain of a norm, bias of a linear layer, inverse frequencies of angles
   int64_t kv_offset = 0;  // f16 elements from a KV block's start to this layer's part
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;

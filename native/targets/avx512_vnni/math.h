@@ -1,0 +1,55 @@
+// Sixteen float lanes in one AVX-512 register.
+#pragma once
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace paceline::avx512_vnni {
+
+struct Lanes {
+  using Vec = __m512;
+
+  static Vec set1(float x) { return _mm512_set1_ps(x); }
+  static Vec load(const float* p) { return _mm512_loadu_ps(p); }
+  static void store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
+
+  // The first n < 16 lanes; the others are zero.
+  static Vec load_some(const float* p, int32_t n) { return _mm512_maskz_loadu_ps(mask(n), p); }
+  static void store_some(float* p, Vec v, int32_t n) { _mm512_mask_storeu_ps(p, mask(n), v); }
+
+  static Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+  // The second operand where either is NaN.
+  static Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
+  static Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
+  // x where a >= b, else y.
+  static Vec select_ge(Vec a, Vec b, Vec x, Vec y) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GE_OQ), y, x);
+  }
+  static Vec copy_sign(Vec magnitude, Vec sign) {
+    const __m512 mask = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int32_t>(0x80000000u)));
+    return _mm512_or_ps(_mm512_andnot_ps(mask, magnitude), _mm512_and_ps(mask, sign));
+  }
+  // Nearest integer, ties to even.
+  static Vec round(Vec x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+  // x · 2^n for integral n in [-126, 127].
+  static Vec scale_by_power(Vec x, Vec n) { return _mm512_scalef_ps(x, n); }
+
+  static Vec load_f16(const uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static void store_f16(uint16_t* p, Vec v) {
+    const __m256i half = _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), half);
+  }
+
+  static float reduce_add(Vec v) { return _mm512_reduce_add_ps(v); }
+  static float reduce_max(Vec v) { return _mm512_reduce_max_ps(v); }
+
+  static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+ private:
+  static __mmask16 mask(int32_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
+};
+
+}  // namespace paceline::avx512_vnni
