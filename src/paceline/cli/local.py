@@ -1,0 +1,93 @@
+"""A model in this process, for one person at a terminal: text in, pieces of text out.
+
+The one idea: the engine is stepped between two prints, so Ctrl-C is a flag that is looked at between steps and never
+leaves the engine half way.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from paceline.config import EngineConfig
+from paceline.engine.build import build_engine
+from paceline.engine.door import make_request
+from paceline.engine.messages import Finished, Tokens
+from paceline.errors import EngineError
+from paceline.formats.open import open_checkpoint
+from paceline.sampling.params import SamplingParams
+from paceline.text.stream import TextStream
+from paceline.text.tokenizer import load_tokenizer
+
+
+class LocalModel:
+    """An engine and its tokenizer; one answer at a time."""
+
+    def __init__(self, path: Path, config: EngineConfig) -> None:
+        checkpoint = open_checkpoint(path)
+        self.tokenizer = load_tokenizer(checkpoint)
+        self._engine = build_engine(config, path)
+        self._num_answers = 0
+        self._seed = config.seed
+
+    @property
+    def max_model_len(self) -> int:
+        """The longest context in tokens."""
+        return self._engine.info.max_model_len
+
+    def answer(self, prompt_ids: list[int], params: SamplingParams) -> Iterator[str]:
+        """Pieces of the continuation; closing the iterator or Ctrl-C aborts it. Errors: RequestError, EngineError."""
+        self._num_answers += 1
+        request = make_request(
+            request_id=f"local-{self._num_answers}",
+            prompt_ids=prompt_ids,
+            params=params,
+            info=self._engine.info,
+            eos_ids=self.tokenizer.eos_ids,
+            now=time.monotonic(),
+            draw_seed=lambda: self._seed + self._num_answers - 1,
+        )
+        self._engine.submit(request)
+        text = TextStream(self.tokenizer.vocabulary, params.stop, skip_special_tokens=params.skip_special_tokens)
+        try:
+            with _interrupts() as interrupted:
+                while self._engine.has_work() and not interrupted:
+                    yield self._step(text)
+        finally:
+            self._engine.abort(request.id)
+            while self._engine.has_work():
+                self._engine.step()
+        yield text.finish()
+
+    def _step(self, text: TextStream) -> str:
+        pieces = []
+        for event in self._engine.step():
+            match event:
+                case Tokens():
+                    pieces.append(text.push(event.token_ids))
+                case Finished(reason="error"):
+                    raise EngineError(event.message)
+        return "".join(pieces)
+
+    def close(self) -> None:
+        """Give back the engine's memory."""
+        self._engine.close()
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Collect Ctrl-C in a list instead of raising."""
+    seen: list[int] = []
+
+    def collect(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+
+    before = signal.signal(signal.SIGINT, collect)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)
