@@ -34,6 +34,8 @@ class Answer:
     status: int = 200
     message: str = ""
     finish_reason: str = "stop"
+    prompt_tokens: int = 20
+    has_usage: bool = True
 
     def response(self) -> Response:
         """The HTTP answer."""
@@ -53,7 +55,9 @@ class Answer:
             yield event({"error": {"message": self.message}})
         if self.end == "done":
             yield event({"choices": [{"index": 0, "delta": {}, "finish_reason": self.finish_reason}], "timings": TIMINGS})
-            yield event({"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": len(self.pieces), "total_tokens": 0}})
+            if self.has_usage:
+                usage = {"prompt_tokens": self.prompt_tokens, "completion_tokens": len(self.pieces)}
+                yield event({"choices": [], "usage": usage})
             yield b"data: [DONE]\n\n"
 
 

@@ -1,1 +1,1 @@
-"""See ARCHITECTURE.md: the `bench` package."""
+"""`paceline bench`: measurements that anyone can repeat. See ARCHITECTURE.md."""

@@ -1,0 +1,30 @@
+"""The machine record says where a figure comes from."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from pathlib import Path
+
+import paceline
+from paceline.bench.machine import commit, cpu_name, machine_record
+
+
+def test_record_names_machine_commit_and_moment() -> None:
+    record = machine_record(datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC))
+    assert record.cores >= 1
+    assert record.memory_gib > 0
+    assert record.version == paceline.__version__
+    assert record.date == "2026-01-02T03:04:05Z"
+    assert record.commit is None or re.fullmatch(r"[0-9a-f]{12}\+?", record.commit)
+
+
+def test_cpu_is_named_with_family_and_model(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: Some CPU\n")
+    assert cpu_name(cpuinfo) == "Some CPU (family 26, model 2)"
+
+
+def test_missing_facts_are_no_error(tmp_path: Path) -> None:
+    assert cpu_name(tmp_path / "none") != ""
+    assert commit(tmp_path) is None
