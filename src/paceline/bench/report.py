@@ -17,6 +17,10 @@ from rich.table import Table
 from paceline.bench.machine import MachineRecord
 
 
+FILE_WIDTH = 160
+"""Columns of a table that goes to a file or a pipe."""
+
+
 class Report(msgspec.Struct, frozen=True):
     """One run of a benchmark."""
 
@@ -26,7 +30,7 @@ class Report(msgspec.Struct, frozen=True):
     rows: Sequence[msgspec.Struct]
 
 
-def write_report(report: Report, *, as_json: bool, out: TextIO = sys.stdout) -> None:
+def write_report(report: Report, out: TextIO, *, as_json: bool) -> None:
     """Write a report to `out`, one JSON object or a table."""
     if as_json:
         out.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
@@ -36,10 +40,11 @@ def write_report(report: Report, *, as_json: bool, out: TextIO = sys.stdout) -> 
     table = Table(title=title, title_justify="left", caption=_settings_line(report.settings), caption_justify="left")
     rows = [msgspec.structs.asdict(row) for row in report.rows]
     for name in rows[0] if rows else ():
-        table.add_column(name.replace("_per_s", "/s").replace("_", " "), justify="right", overflow="fold")
+        heading = name.replace("tokens_per_s", "tok/s").replace("_per_s", "/s").replace("_", " ")
+        table.add_column(heading, justify="right", no_wrap=name != "first_error")
     for row in rows:
         table.add_row(*(_cell(value) for value in row.values()))
-    Console(file=out, highlight=False).print(table)
+    Console(file=out, highlight=False, width=None if out.isatty() else FILE_WIDTH).print(table)
 
 
 def _settings_line(settings: dict[str, object]) -> str:
