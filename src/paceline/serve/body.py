@@ -23,7 +23,7 @@ MAX_NAME_CHARS = 64
 
 S = TypeVar("S", bound=msgspec.Struct)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_path = re.compile(r" - at `\$\.?([A-Za-z_]\w*)?")
+_path = re.compile(r" - at .*?`\$\.?([A-Za-z_]\w*)?")
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:

@@ -153,7 +153,7 @@ def load_model_text(service: Service) -> ModelText:
     """The tokenizer, chat template and defaults of the served model. Errors: ModelError."""
     checkpoint = open_checkpoint(service.path)
     tokenizer = load_tokenizer(checkpoint)
-    return ModelText(tokenizer, tokenizer.chat_template, generation_defaults(checkpoint.files))
+    return ModelText(tokenizer, None, generation_defaults(checkpoint.files))
 
 
 async def _drain(state: ServerState) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from paceline.config import ServeConfig
 from paceline.engine.client import EngineClient
@@ -20,8 +20,10 @@ from paceline.errors import NotFoundError
 from paceline.observe.metrics import ServerMetrics
 from paceline.serve.failures import UnavailableError
 from paceline.serve.openai.sampling import GenerationDefaults
-from paceline.text.chat import ChatTemplate
 from paceline.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from paceline.text.chat import ChatTemplate
 
 Health = Literal["loading", "ready", "draining", "dead"]
 INLINE_CHARS = 4096

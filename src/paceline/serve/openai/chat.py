@@ -48,7 +48,7 @@ def template_messages(messages: list[Message]) -> list[dict[str, Any]]:
 def _template_message(message: Message, index: int) -> dict[str, Any]:
     where = f"messages[{index}]"
     if message.role == "tool" or message.tool_calls or message.function_call:
-        raise unsupported(f"{where}.role=tool" if message.role == "tool" else f"{where}.tool_calls")
+        raise unsupported(f"{where}.role" if message.role == "tool" else f"{where}.tool_calls", "A message of a tool call")
     if message.role not in ROLES:
         raise invalid(f"`{where}.role` is `{message.role[:40]}`; expected one of {', '.join(ROLES)}.", f"{where}.role")
     if message.content is None:
@@ -61,7 +61,7 @@ def _template_message(message: Message, index: int) -> dict[str, Any]:
 def _joined(parts: list[TextPart], where: str) -> str:
     for part in parts:
         if part.type != "text":
-            raise unsupported(f"{where}.content[].type={part.type[:40]}")
+            raise unsupported(f"{where}.content", f"Content of type `{part.type[:40]}`")
         if part.text is None:
             raise invalid(f"A text part of `{where}.content` has no `text`.", f"{where}.content")
     return "\n".join(part.text for part in parts if part.text is not None)
