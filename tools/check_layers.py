@@ -36,7 +36,7 @@ HOMES: dict[str, tuple[str, ...]] = {
 
 ENVIRONMENT = {("os", "environ"), ("os", "getenv"), ("os", "putenv")}
 
-TABLE_ROW = re.compile(r"^(?P<level>\d| ) +(?P<names>(?:\w+(?:/|\.py)(?: +|$))+)")
+TABLE_ROW = re.compile(r"^(?:\d| ) +(?P<names>(?:[\w/]+(?:/|\.py)(?: +|$))+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,23 @@ class Import:
 
 
 def package_order(architecture: str) -> dict[str, int]:
-    """The place of each package in the table of `## Package`: larger imports from smaller.
+    """The place of each entry in the table of `## Package`, `backends.base` for `backends/base.py`: larger imports from smaller.
 
     Errors:  ValueError when the table is missing
     """
     section = architecture.partition("## Package")[2].partition("```")[2].partition("```")[0]
     rows = [match["names"].split() for line in section.splitlines() if (match := TABLE_ROW.match(line))]
-    names = [name.removesuffix("/").removesuffix(".py") for row in rows for name in row]
+    names = [name.removesuffix("/").removesuffix(".py").replace("/", ".") for row in rows for name in row]
     if not names:
         raise ValueError("ARCHITECTURE.md has no package table under `## Package`")
     return {name: place for place, name in enumerate(names)}
+
+
+def entry_of(module: str, order: dict[str, int]) -> str | None:
+    """The table's entry that holds a module of the package (its name without `paceline.`), the nearest one; None when none does."""
+    while module and module not in order:
+        module = module.rpartition(".")[0]
+    return module or None
 
 
 def imports(source: Source) -> Iterator[Import]:
@@ -80,15 +87,16 @@ def is_within(module: str, name: str) -> bool:
 def layer_findings(source: Source, order: dict[str, int]) -> Iterator[Finding]:
     """Imports of this file that go up, and libraries that are not at home in it."""
     inside = source.path.removeprefix(SOURCE_FOLDER)
-    package = inside.partition("/")[0].removesuffix(".py")
-    if package not in order and package != "__init__":
-        yield Finding(source.path, 1, f"`{package}` has no level in ARCHITECTURE.md's package table")
+    is_root = inside == "__init__.py"
+    here = entry_of(inside.removesuffix(".py").replace("/", "."), order)
+    if here is None and not is_root:
+        yield Finding(source.path, 1, f"`{inside}` has no level in ARCHITECTURE.md's package table")
         return
     for found in imports(source):
         yield from (Finding(source.path, found.line, message) for message in stranger_messages(inside, found.module))
-        target = found.module.split(".")[1] if is_within(found.module, PACKAGE) and "." in found.module else ""
-        if package in order and target in order and order[target] > order[package]:
-            yield Finding(source.path, found.line, f"`{package}` stands above `{target}` in the table and must not import it")
+        target = entry_of(found.module.removeprefix(f"{PACKAGE}."), order) if is_within(found.module, PACKAGE) else None
+        if here and target and order[target] > order[here]:
+            yield Finding(source.path, found.line, f"`{here}` stands above `{target}` in the table and must not import it")
     if inside != "env.py":
         for line in environment_reads(source):
             yield Finding(source.path, line, "the environment is read in env.py alone")
@@ -109,10 +117,10 @@ def environment_reads(source: Source) -> Iterator[int]:
 
 
 def check(sources: Iterable[Source], architecture: str) -> list[Finding]:
-    """All findings in the package's Python files."""
+    """All findings in the package's Python files, each once."""
     order = package_order(architecture)
     inside = (source for source in sources if source.path.startswith(SOURCE_FOLDER))
-    return [finding for source in inside for finding in layer_findings(source, order)]
+    return list(dict.fromkeys(finding for source in inside for finding in layer_findings(source, order)))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,9 @@ ARCHITECTURE = """
 0 errors.py  env.py
 1 formats/      bytes on disk
   text/         text
-2 backends/     run steps
+2 backends/base.py  the protocol
+  sampling/     picks
+  backends/     run steps
 6 cli/
 ```
 """
@@ -27,7 +29,9 @@ def messages(path: str, text: str) -> list[str]:
 
 
 def test_table_orders_levels_and_packages_within_a_level() -> None:
-    assert package_order(ARCHITECTURE) == {"errors": 0, "env": 1, "formats": 2, "text": 3, "backends": 4, "cli": 5}
+    assert package_order(ARCHITECTURE) == dict(
+        zip(["errors", "env", "formats", "text", "backends.base", "sampling", "backends", "cli"], range(8), strict=True)
+    )
 
 
 def test_importing_downwards_is_fine() -> None:
@@ -35,7 +39,7 @@ def test_importing_downwards_is_fine() -> None:
 
 
 def test_importing_a_higher_level_is_found() -> None:
-    assert messages("formats/gguf.py", "import paceline.backends.base\n") == [
+    assert messages("formats/gguf.py", "import paceline.backends.null\n") == [
         "`formats` stands above `backends` in the table and must not import it"
     ]
 
@@ -45,10 +49,16 @@ def test_importing_a_later_package_of_the_same_level_is_found() -> None:
 
 
 def test_relative_and_nested_imports_are_resolved() -> None:
-    assert messages("text/chat.py", "def f():\n    from ..backends import base\n") == [
+    assert messages("text/chat.py", "def f():\n    from ..backends import null\n") == [
         "`text` stands above `backends` in the table and must not import it"
     ]
     assert messages("text/chat.py", "from . import tokenizer\nfrom ..formats import gguf\n") == []
+
+
+def test_file_of_a_package_may_have_a_level_of_its_own() -> None:
+    assert messages("sampling/draw.py", "from paceline.backends.base import Draws\n") == []
+    assert messages("sampling/draw.py", "from paceline.backends.null import NullBackend\n") == upward("sampling", "backends")
+    assert messages("backends/base.py", "from paceline.sampling import draw\n") == upward("backends.base", "sampling")
 
 
 def test_library_away_from_home_is_found() -> None:
@@ -67,4 +77,4 @@ def test_environment_is_read_in_env_alone() -> None:
 
 
 def test_package_without_a_level_is_found() -> None:
-    assert messages("extra/thing.py", "") == ["`extra` has no level in ARCHITECTURE.md's package table"]
+    assert messages("extra/thing.py", "") == ["`extra/thing.py` has no level in ARCHITECTURE.md's package table"]
