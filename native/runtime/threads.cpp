@@ -75,6 +75,7 @@ void ThreadPool::barrier() {
   if (meeting_.num_arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads_) {
     meeting_.num_arrived.store(0, std::memory_order_relaxed);
     meeting_.epoch.store(epoch + 1, std::memory_order_release);
+    meeting_.epoch.notify_all();  // no system call unless someone sleeps
     return;
   }
   int32_t spins = 0;
@@ -83,7 +84,8 @@ void ThreadPool::barrier() {
     if (spins < kPausedSpins) {
       pause();
     } else {
-      std::this_thread::yield();  // more threads than cores: let the late one run
+      // The late one has lost its core to somebody. Sleeping, not yielding: a woken thread is scheduled at once.
+      meeting_.epoch.wait(epoch, std::memory_order_acquire);
     }
   }
 }

@@ -1,0 +1,129 @@
+"""Where a program's values live, and where its threads must meet.
+
+The one idea: both follow from who touches which bytes when. A value needs its bytes from the instruction that writes it to
+the last that reads it; two values with disjoint lives may share bytes. A barrier stands before an instruction that touches
+bytes which another thread may have written (or still reads) since the last barrier; that includes bytes that are shared.
+
+No barrier is needed between two instructions that split the same rows the same way: a thread meets only its own rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from paceline.backends.native import _core
+from paceline.backends.native.program import Buffer, Instruction, Kind, Program, Rows, View, buffers_of
+
+ALIGNMENT = 64
+"""Bytes; a cache line, and what the kernels expect of activations."""
+
+WHOLE = frozenset({"attention", "linear"})
+"""Opcodes that split by heads or output tiles: they read and write rows of all threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """The placement of one program for at most `max_tokens` tokens and `max_rows` logits rows.
+
+    Units:   offsets and arena_bytes in bytes; offsets by buffer identity
+    """
+
+    offsets: dict[Buffer, int]
+    arena_bytes: int
+    barriers: frozenset[int]
+    """Indices of the instructions after which all threads meet."""
+
+
+def place(program: Program, max_tokens: int, max_rows: int) -> Arena:
+    """Place every buffer of a program, first fit in order of first use, and find its barriers."""
+    lives = lifetimes(program)
+    placed: list[tuple[int, int, Buffer]] = []
+    for buffer in program.buffers():
+        size = buffer_bytes(buffer, max_tokens, max_rows)
+        neighbours = [
+            (start, end) for start, end, other in placed if lives[other][1] >= lives[buffer][0] and lives[buffer][1] >= lives[other][0]
+        ]
+        offset = first_gap(neighbours, size)
+        placed.append((offset, offset + size, buffer))
+    extents = {buffer: (start, end) for start, end, buffer in placed}
+    total = max((end for _, end, _ in placed), default=0)
+    return Arena({buffer: start for start, _, buffer in placed}, total, find_barriers(program, extents))
+
+
+def lifetimes(program: Program) -> dict[Buffer, tuple[int, int]]:
+    """First and last instruction that touches each buffer; the logits live on after the last."""
+    lives: dict[Buffer, tuple[int, int]] = {}
+    for index, instruction in enumerate(program.instructions):
+        for buffer in buffers_of(instruction):
+            lives[buffer] = (lives.get(buffer, (index, index))[0], index)
+    logits = program.logits.buffer
+    lives[logits] = (lives[logits][0], len(program.instructions))
+    return lives
+
+
+def buffer_bytes(buffer: Buffer, max_tokens: int, max_rows: int) -> int:
+    """The most bytes that a buffer needs, in whole cache lines."""
+    count = max_tokens if buffer.rows is Rows.TOKENS else max_rows
+    size = _core.activation_bytes(count, buffer.cols) if buffer.kind is Kind.ACTIVATIONS else count * buffer.cols * 4
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def first_gap(taken: list[tuple[int, int]], size: int) -> int:
+    """The lowest offset at which `size` bytes fit beside the taken ranges."""
+    offset = 0
+    for start, end in sorted(taken):
+        if offset + size <= start:
+            break
+        offset = max(offset, end)
+    return offset
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One instruction's touch of memory: columns of a buffer, or the KV cache (view None)."""
+
+    view: View | None
+    is_write: bool
+    rows: Rows | None
+    """The rows that the threads split, or None when every thread may touch every row."""
+
+
+def find_barriers(program: Program, extents: dict[Buffer, tuple[int, int]]) -> frozenset[int]:
+    """The instructions after which all threads must meet; always the last."""
+    barriers = {len(program.instructions) - 1}
+    open_accesses: list[Access] = []
+    for index, instruction in enumerate(program.instructions):
+        accesses = list(accesses_of(instruction))
+        if any(is_hazard(earlier, access, extents) for earlier in open_accesses for access in accesses):
+            barriers.add(index - 1)
+            open_accesses = []
+        open_accesses += accesses
+    return frozenset(barriers)
+
+
+def accesses_of(instruction: Instruction) -> Iterator[Access]:
+    """What an instruction reads and writes."""
+    rows = None if instruction.opcode in WHOLE else instruction.rows
+    read_rows = None if instruction.opcode == "gather_rows" else rows
+    for view in instruction.inputs:
+        if view.buffer.kind is not Kind.INPUT:
+            yield Access(view, False, read_rows)
+    if instruction.out is not None:
+        yield Access(instruction.out, True, rows)
+    if instruction.activations is not None:
+        yield Access(instruction.activations.whole, instruction.opcode != "linear", rows)
+    if instruction.opcode in ("kv_write", "attention"):
+        yield Access(None, instruction.opcode == "kv_write", rows)
+
+
+def is_hazard(earlier: Access, later: Access, extents: dict[Buffer, tuple[int, int]]) -> bool:
+    """Whether `later` may meet bytes that another thread touches in `earlier`, one of them writing."""
+    if not (earlier.is_write or later.is_write):
+        return False
+    if earlier.view is None or later.view is None:
+        return earlier.view is later.view and earlier.rows is not later.rows
+    if earlier.view.buffer is later.view.buffer:
+        return earlier.view.overlaps(later.view) and (earlier.rows is None or earlier.rows is not later.rows)
+    (start, end), (other_start, other_end) = extents[earlier.view.buffer], extents[later.view.buffer]
+    return start < other_end and other_start < end

@@ -1,0 +1,152 @@
+"""A recorded forward pass: instructions over named, shaped values, with a text form that a person can read and diff.
+
+The one idea: a program is data. The recorder appends instructions; passes improve them; `arena` places their values in memory;
+`lowering` hands the result to the C++ core. The text (golden in tests/golden) shows each of these decisions but the placement:
+
+     7  %4[T, 128] = linear(%2 as %3) matrix=layers.0.qkv
+    ---------------- barrier
+
+It holds no weights of its own, only references to them, and it does not know how many tokens a step has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from paceline.models.ops import Matrix, Vector
+
+
+class Rows(Enum):
+    """Which count of the step is a value's number of rows."""
+
+    TOKENS = "T"
+    LOGITS = "R"
+
+
+class Kind(Enum):
+    """How a buffer's numbers are stored."""
+
+    F32 = "f32"
+    ACTIVATIONS = "int8 blocks"
+    INPUT = "step input"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buffer:
+    """A value's memory: `cols` columns, as many rows as the step says. Two buffers are never equal, only identical."""
+
+    name: str
+    rows: Rows
+    cols: int
+    kind: Kind = Kind.F32
+
+    @property
+    def whole(self) -> View:
+        """All columns."""
+        return View(self, 0, self.cols)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A range of a buffer's columns: what `Ops` calls an array."""
+
+    buffer: Buffer
+    column: int
+    cols: int
+
+    def overlaps(self, other: View) -> bool:
+        """Whether both name some number in common."""
+        is_apart = self.column + self.cols <= other.column or other.column + other.cols <= self.column
+        return self.buffer is other.buffer and not is_apart
+
+    def __str__(self) -> str:
+        buffer = self.buffer
+        if buffer.kind is Kind.INPUT:
+            return buffer.name
+        return buffer.name if self.cols == buffer.cols else f"{buffer.name}[{self.column}:{self.column + self.cols}]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frequencies:
+    """The inverse frequencies of a rotary embedding [dim / 2], float64."""
+
+    name: str
+    data: npt.NDArray[np.float64]
+
+
+Attribute = int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One operation.
+
+    `activations` is the int8 form: for `linear` that of its input, for `quantize` what it writes, for every other opcode
+    that of `out`, written at once. `attributes` are the fields of the C++ instruction of the same names.
+    """
+
+    opcode: str
+    rows: Rows
+    out: View | None
+    inputs: tuple[View, ...]
+    activations: Buffer | None = None
+    matrix: Matrix | None = None
+    vector: Vector | Frequencies | None = None
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        reads_activations = self.opcode == "linear" and self.activations is not None
+        arguments = ", ".join(str(view) for view in self.inputs) + (
+            f" as {self.activations.name}" if reads_activations and self.activations else ""
+        )
+        results = [] if self.out is None else [f"{self.out}[{self.rows.value}, {self.out.cols}]"]
+        if self.activations is not None and not reads_activations:
+            results.append(f"{self.activations.name}[{self.rows.value}, {self.activations.cols}] int8")
+        notes = {
+            **({} if self.matrix is None else {"matrix": self.matrix.name}),
+            **({} if self.vector is None else {"vector": self.vector.name}),
+            **self.attributes,
+        }
+        tail = "".join(f" {key}={value:.6g}" if isinstance(value, float) else f" {key}={value}" for key, value in notes.items())
+        return f"{', '.join(results) or 'cache'} = {self.opcode}({arguments}){tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A whole forward pass; `logits` [R, V] is its result."""
+
+    instructions: tuple[Instruction, ...]
+    logits: View
+    kv_block_elements: int
+    """f16 numbers of one KV block over all layers."""
+
+    def buffers(self) -> Iterator[Buffer]:
+        """Every buffer that needs memory, in order of first use."""
+        seen: set[int] = set()
+        for instruction in self.instructions:
+            for buffer in buffers_of(instruction):
+                if buffer.kind is not Kind.INPUT and id(buffer) not in seen:
+                    seen.add(id(buffer))
+                    yield buffer
+
+    def render(self, barriers: frozenset[int] = frozenset()) -> str:
+        """The text form, one instruction a line; `barriers` are the indices after which all threads meet."""
+        lines = []
+        for index, instruction in enumerate(self.instructions):
+            lines.append(f"{index:4}  {instruction}")
+            if index in barriers:
+                lines.append("----  barrier")
+        return "\n".join(lines) + "\n"
+
+
+def buffers_of(instruction: Instruction) -> Iterator[Buffer]:
+    """The buffers that an instruction touches, inputs first."""
+    for view in (*instruction.inputs, *(() if instruction.out is None else (instruction.out,))):
+        yield view.buffer
+    if instruction.activations is not None:
+        yield instruction.activations

@@ -1,0 +1,205 @@
+"""The third meaning of a forward pass: run nothing, write down what would be done.
+
+The one idea: `Recorder` is an `Ops` whose arrays are `View`s, shaped names. `decoder.forward` called with it gives a program.
+While recording, activations are quantised once per value and by the instruction that makes the value when it can; afterwards
+`reuse_in_place` lets elementwise results overwrite inputs that nobody reads again.
+
+It does not place values in memory or decide where threads meet: that is `arena`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paceline.backends.native import _core
+from paceline.backends.native.program import Attribute, Buffer, Frequencies, Instruction, Kind, Program, Rows, View
+from paceline.formats.types import TensorType
+from paceline.models.decoder import forward
+from paceline.models.ops import Matrix, Vector
+from paceline.models.rope import inverse_frequencies
+from paceline.models.spec import Activation, AttentionSpec, ModelSpec, RopeSpec
+from paceline.models.weights import ModelWeights
+
+FLOAT_TYPES = frozenset({TensorType.F32, TensorType.F16, TensorType.BF16})
+
+QUANTISING = frozenset({"embed", "rms_norm", "head_norm", "rope", "gated", "add", "softcap", "gather_rows"})
+"""Opcodes that split by rows and so can quantise what they just wrote."""
+
+IN_PLACE = frozenset({"head_norm", "rope", "add", "softcap"})
+"""Opcodes that may write over an input: each output number needs only the inputs of its own head and row."""
+
+
+def record(spec: ModelSpec, weights: ModelWeights) -> Program:
+    """The program of a model's forward pass."""
+    recorder = Recorder()
+    return recorder.finish(forward(recorder, spec, weights))
+
+
+def is_quantised(matrix: Matrix) -> bool:
+    """Whether some part of the matrix multiplies int8 activations (float types, and types kept as float, do not)."""
+    return any(part.type not in FLOAT_TYPES and _core.packed_type_for(part.type.value) >= 0 for part in matrix.parts)
+
+
+class Recorder:
+    """`Ops[View]` that appends instructions. Errors: AssertionError when shapes do not fit"""
+
+    def __init__(self) -> None:
+        self.instructions: list[Instruction] = []
+        self._num_buffers = 0
+        self._kv_elements = 0
+        self._kv_offsets: dict[int, int] = {}
+        self._producers: dict[View, int] = {}
+        self._activations: dict[View, Buffer] = {}
+        self._angles: dict[RopeSpec, View] = {}
+        self._inputs = {
+            name: Buffer(name, rows, 1, Kind.INPUT).whole
+            for name, rows in (("token_ids", Rows.TOKENS), ("positions", Rows.TOKENS), ("row_indices", Rows.LOGITS))
+        }
+
+    @property
+    def token_ids(self) -> View:
+        """The step's token ids [T]."""
+        return self._inputs["token_ids"]
+
+    @property
+    def positions(self) -> View:
+        """The step's positions [T]."""
+        return self._inputs["positions"]
+
+    @property
+    def row_indices(self) -> View:
+        """Which tokens need logits [R]."""
+        return self._inputs["row_indices"]
+
+    def embed(self, table: Matrix, token_ids: View, scale: float) -> View:
+        """Rows of `table` times `scale`."""
+        assert token_ids is self.token_ids, "the program embeds the step's own tokens"
+        return self._append("embed", (token_ids,), table.num_cols, matrix=table, scale=scale)
+
+    def rms_norm(self, x: View, weight: Vector, eps: float) -> View:
+        """The norm of each row."""
+        assert weight.data.shape == (x.cols,)
+        return self._append("rms_norm", (x,), x.cols, vector=weight, eps=eps)
+
+    def linear(self, x: View, weight: Matrix, bias: Vector | None = None) -> View:
+        """x · weightᵀ + bias, over int8 activations when the weight is quantised."""
+        assert weight.num_cols == x.cols and (bias is None or bias.data.shape == (weight.num_rows,))
+        activations = self._quantize(x) if is_quantised(weight) else None
+        return self._append("linear", (x,), weight.num_rows, matrix=weight, vector=bias, activations=activations)
+
+    def split(self, x: View, sizes: tuple[int, ...]) -> tuple[View, ...]:
+        """Adjacent column ranges, without an instruction."""
+        assert sum(sizes) == x.cols
+        starts = [x.column + sum(sizes[:i]) for i in range(len(sizes))]
+        return tuple(View(x.buffer, start, size) for start, size in zip(starts, sizes, strict=True))
+
+    def head_norm(self, x: View, weight: Vector, eps: float) -> View:
+        """The norm of each head."""
+        head_dim = len(weight.data)
+        assert x.cols % head_dim == 0
+        return self._append("head_norm", (x,), x.cols, vector=weight, head_dim=head_dim, eps=eps)
+
+    def rope(self, x: View, positions: View, spec: RopeSpec, head_dim: int) -> View:
+        """x rotated; the angles of a spec are computed once per step, by an instruction of their own."""
+        assert positions is self.positions and x.cols % head_dim == 0 and spec.dim % 2 == 0 and spec.dim <= head_dim
+        if spec not in self._angles:
+            frequencies = Frequencies(f"frequencies.{len(self._angles)}", inverse_frequencies(spec))
+            self._angles[spec] = self._append("angles", (positions,), spec.dim, vector=frequencies)
+        return self._append("rope", (x, self._angles[spec]), x.cols, head_dim=head_dim, rope_dim=spec.dim)
+
+    def attention(self, q: View, k: View, v: View, layer: int, spec: AttentionSpec) -> View:
+        """Write k and v into the layer's cache, then attend."""
+        assert q.cols == spec.num_heads * spec.head_dim and k.cols == v.cols == spec.num_kv_heads * spec.head_dim
+        assert layer not in self._kv_offsets and spec.head_dim <= _core.MAX_HEAD_DIM and spec.num_heads % spec.num_kv_heads == 0
+        self._kv_offsets[layer] = offset = self._kv_elements
+        self._kv_elements += spec.num_kv_heads * _core.kv_head_elements(spec.head_dim)
+        shape: dict[str, Attribute] = {"kv_offset": offset, "num_kv_heads": spec.num_kv_heads, "head_dim": spec.head_dim}
+        self._append("kv_write", (k, v), None, **shape)
+        extras: dict[str, Attribute] = {"window": spec.window or 0, "softcap": spec.softcap or 0.0, "scale": spec.scale}
+        return self._append("attention", (q,), q.cols, **shape, num_heads=spec.num_heads, **extras)
+
+    def gated(self, gate_up: View, activation: Activation) -> View:
+        """act(gate) · up."""
+        assert gate_up.cols % 2 == 0
+        return self._append("gated", (gate_up,), gate_up.cols // 2, activation=activation.value)
+
+    def add(self, x: View, y: View) -> View:
+        """x + y."""
+        assert x.cols == y.cols and x.buffer.rows is y.buffer.rows
+        return self._append("add", (x, y), x.cols)
+
+    def gather_rows(self, x: View, row_indices: View) -> View:
+        """The rows that need logits."""
+        assert row_indices is self.row_indices
+        return self._append("gather_rows", (x,), x.cols, rows=Rows.LOGITS)
+
+    def softcap(self, x: View, cap: float) -> View:
+        """cap · tanh(x / cap)."""
+        return self._append("softcap", (x,), x.cols, softcap=cap)
+
+    def finish(self, logits: View) -> Program:
+        """The recorded program, improved. The recorder must not be used after."""
+        assert logits.buffer.rows is Rows.LOGITS
+        return reuse_in_place(Program(tuple(self.instructions), logits, self._kv_elements))
+
+    def _append(
+        self,
+        opcode: str,
+        inputs: tuple[View, ...],
+        cols: int | None,
+        *,
+        rows: Rows | None = None,
+        matrix: Matrix | None = None,
+        vector: Vector | Frequencies | None = None,
+        activations: Buffer | None = None,
+        **attributes: Attribute,
+    ) -> View:
+        kind = rows or inputs[0].buffer.rows
+        out = None if cols is None else self._new_buffer(kind, cols).whole
+        self.instructions.append(Instruction(opcode, kind, out, inputs, activations, matrix, vector, attributes))
+        if out is not None and opcode in QUANTISING:
+            self._producers[out] = len(self.instructions) - 1
+        return out if out is not None else inputs[0]
+
+    def _quantize(self, x: View) -> Buffer:
+        """The int8 form of x: made once, by x's own instruction when that splits by rows."""
+        if x not in self._activations:
+            self._activations[x] = buffer = self._new_buffer(x.buffer.rows, x.cols, Kind.ACTIVATIONS)
+            producer = self._producers.get(x)
+            if producer is None:
+                self.instructions.append(Instruction("quantize", x.buffer.rows, None, (x,), buffer))
+            else:
+                self.instructions[producer] = replace(self.instructions[producer], activations=buffer)
+        return self._activations[x]
+
+    def _new_buffer(self, rows: Rows, cols: int, kind: Kind = Kind.F32) -> Buffer:
+        self._num_buffers += 1
+        return Buffer(f"%{self._num_buffers - 1}", rows, cols, kind)
+
+
+def reuse_in_place(program: Program) -> Program:
+    """Let elementwise instructions write over an input that no later instruction reads."""
+    instructions, logits = list(program.instructions), program.logits
+    for index, instruction in enumerate(instructions):
+        if instruction.opcode not in IN_PLACE or instruction.out is None:
+            continue
+        later = [view for other in instructions[index + 1 :] for view in other.inputs] + [logits]
+        candidates = instruction.inputs if instruction.opcode == "add" else instruction.inputs[:1]
+        target = next((view for view in candidates if not any(view.overlaps(read) for read in later)), None)
+        if target is None:
+            continue
+        moved = [rename(other, instruction.out.buffer, target) for other in instructions[index:]]
+        instructions[index:] = moved
+        logits = renamed(logits, instruction.out.buffer, target)
+    return replace(program, instructions=tuple(instructions), logits=logits)
+
+
+def rename(instruction: Instruction, old: Buffer, target: View) -> Instruction:
+    """The instruction with every view of `old` moved to the place of `target`."""
+    inputs = tuple(renamed(view, old, target) for view in instruction.inputs)
+    return replace(instruction, inputs=inputs, out=None if instruction.out is None else renamed(instruction.out, old, target))
+
+
+def renamed(view: View, old: Buffer, target: View) -> View:
+    """The view, moved when it lies in `old`."""
+    return view if view.buffer is not old else View(target.buffer, target.column + view.column, view.cols)
