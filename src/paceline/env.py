@@ -34,6 +34,11 @@ def hub_token() -> str | None:
     return os.environ.get("HF_TOKEN") or None
 
 
+def package_index() -> str:
+    """The Python package index's base address: `PIP_INDEX_URL`, default the public one."""
+    return os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/")
+
+
 def child_environment() -> dict[str, str]:
     """A copy of this process's environment for a child process."""
     return dict(os.environ)
