@@ -27,26 +27,23 @@ def require(condition: bool, claim: str) -> None:
 
 def check_blocks(scheduler: Scheduler, pool: BlockPool) -> None:
     """Every block has exactly the owners it counts; free + idle + used are all."""
-    tables = [list(seq.blocks.block_ids) for seq in scheduler.running if seq.blocks is not None]
-    for table in tables:
-        require(len(set(table)) == len(table), "a table holds no block twice")
-        require(0 not in table, "a table holds no null block")
+    tables = [seq.blocks.block_ids for seq in scheduler.running if seq.blocks is not None]
     owners = Counter(block_id for table in tables for block_id in table)
-    free = pool._free
-    require(len(set(free)) == len(free), "a block is free once")
-    num_idle = 0
-    children = Counter(pool.parent(block_id) for block_id in range(1, pool.num_blocks) if pool.is_cached(block_id))
-    for block_id in range(1, pool.num_blocks):
-        require(pool.ref_count(block_id) == owners[block_id], "a block's reference count is the number of its owners")
-        is_idle = pool.is_cached(block_id) and not owners[block_id]
-        num_idle += is_idle
-        require((block_id in free) == (not owners[block_id] and not is_idle), "a block is free when nobody owns or finds it")
-        if pool.is_cached(block_id) and owners[block_id] and pool.parent(block_id):
-            require(owners[pool.parent(block_id)] > 0, "whoever owns a child owns its parent")
-        require(pool._num_children[block_id] == children[block_id], "children are counted")
-    require(pool.num_idle == num_idle, "idle blocks are counted")
-    require(pool.num_free + pool.num_idle + pool.num_used == pool.num_blocks - 1, "free, idle and used blocks are all blocks")
-    require(pool.num_used == len(owners), "used blocks are those with an owner")
+    require(0 not in owners, "a table holds no null block")
+    require(all(len(set(table)) == len(table) for table in tables), "a table holds no block twice")
+    cached = {block_id for block_id, is_cached in enumerate(pool._is_cached) if is_cached}
+    idle = cached - owners.keys()
+    free = set(pool._free)
+    require(len(free) == len(pool._free), "a block is free once")
+    require(free == set(range(1, pool.num_blocks)) - owners.keys() - cached, "a block is free when nobody owns or finds it")
+    require(pool._ref_counts == [owners[block_id] for block_id in range(pool.num_blocks)], "reference counts are the numbers of owners")
+    children = Counter(pool._parents[block_id] for block_id in cached)
+    require(pool._num_children == [children[block_id] for block_id in range(pool.num_blocks)], "children are counted")
+    parents = {pool._parents[block_id] for block_id in cached & owners.keys()} - {0}
+    require(parents <= owners.keys(), "whoever owns a child owns its parent")
+    require(len(pool._policy) == sum(not children[block_id] for block_id in idle), "idle leaves, and they alone, may be evicted")
+    require((pool.num_idle, pool.num_used) == (len(idle), len(owners)), "idle and used blocks are counted")
+    require(len(free) + len(idle) + len(owners) == pool.num_blocks - 1, "free, idle and used blocks are all blocks")
 
 
 def check_cache(cache: PrefixCache, pool: BlockPool, backend: HashBackend) -> None:

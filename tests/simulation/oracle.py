@@ -65,7 +65,7 @@ def _process(row: F32, request: Request, generated: list[int]) -> None:
     for token_id in {*request.prompt_ids, *generated} if params.repetition_penalty != 1.0 else ():
         penalty = np.float32(params.repetition_penalty)
         row[token_id] = row[token_id] / penalty if row[token_id] > 0 else row[token_id] * penalty
-    for token_id in set(generated):
+    for token_id in set(generated) if params.frequency_penalty or params.presence_penalty else ():
         row[token_id] -= np.float32(params.frequency_penalty) * np.float32(generated.count(token_id))
         row[token_id] -= np.float32(params.presence_penalty)
 

@@ -99,7 +99,8 @@ class HashBackend:
         """The logits after a context, from its tokens alone: what a simulation's oracle picks from. Shapes: → [V]"""
         tokens = np.array(context, np.int64)
         digest = self._digest(tokens, np.arange(len(tokens)))
-        return self.logits(np.array([digest], np.uint64))[0]
+        row: F32 = self.logits(np.array([digest], np.uint64))[0]
+        return row
 
     def stored(self, block_id: int) -> tuple[I64, I64]:
         """The tokens and positions that a block holds [16]."""
@@ -111,9 +112,11 @@ class HashBackend:
 
     def pick(self, logits: F32, draws: Draws) -> I32:
         """The argmax; above temperature 0 with noise that depends on seed, sequence index, position and token."""
-        keys = _mix(draws.seeds + draws.seq_indices.astype(np.uint64) * _MIX_1 + draws.positions.astype(np.uint64) * _MIX_2)
-        noise = _unit(keys[:, None] ^ self._columns) * np.float32(8.0) * (draws.temperature >= 1e-6)[:, None]
-        picks: I32 = (logits + noise).argmax(axis=1).astype(np.int32)
+        is_random = draws.temperature >= 1e-6
+        if is_random.any():
+            keys = _mix(draws.seeds + draws.seq_indices.astype(np.uint64) * _MIX_1 + draws.positions.astype(np.uint64) * _MIX_2)
+            logits = logits + _unit(keys[:, None] ^ self._columns) * np.float32(8.0) * is_random[:, None]
+        picks: I32 = logits.argmax(axis=1).astype(np.int32)
         return picks
 
     def close(self) -> None:

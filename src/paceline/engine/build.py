@@ -29,7 +29,7 @@ from paceline.models.load import Model, load_model, read_spec
 from paceline.models.spec import ModelSpec
 from paceline.planner.machine import Machine, read_machine
 from paceline.planner.memory import MemoryNeeds, arena_bytes, kv_bytes_per_block, plan_memory, weights_bytes
-from paceline.text.vocabulary_files import load_vocabulary
+from paceline.text.tokenizer import load_vocabulary
 
 ProgressReport = Callable[[str, float], None]
 """Told what is being loaded, and how far (0 to 1)."""

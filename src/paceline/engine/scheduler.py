@@ -251,9 +251,8 @@ class Scheduler:
             seq = piece.sequence
             verdict = next(rows) if piece.num_rows else None
             assert verdict is None or verdict.sequence is seq, "verdicts follow the plan's order"
-            num_rejected = 0 if verdict is None else piece.num_rows - 1 - verdict.num_accepted
-            seq.num_computed = piece.end - num_rejected
             ending = self._gain(seq, verdict)
+            seq.num_computed = min(piece.end, len(seq.token_ids) - 1)  # rejected drafts fall away, the newest token is to do
             seq.timeline.stepped(now, verdict is not None)
             if self._prefix_cache is not None and seq.blocks is not None:
                 self._prefix_cache.register(seq.blocks, seq.chain, seq.token_ids, seq.num_computed)
@@ -275,7 +274,6 @@ class Scheduler:
             ending = seq.ends_with(token_id, seq.num_generated)
             if ending is not None:
                 break
-        seq.num_computed = min(seq.num_computed, len(seq.token_ids) - 1)
         logprobs = None if verdict.logprobs is None else verdict.logprobs[:count]
         self._events.append(Tokens(seq.request.id, seq.index, verdict.picks[:count], logprobs))
         return ending
