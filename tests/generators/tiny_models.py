@@ -29,7 +29,7 @@ LLAMA3_SCALING: dict[str, float] = {
     "factor": 8.0,
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64.0,
+    "original_max_position_embeddings": 64,
 }
 LINEAR_SCALING: dict[str, float] = {"factor": 4.0}
 
@@ -275,8 +275,9 @@ def gguf_metadata(tiny: TinyModel) -> dict[str, WritableValue]:
         f"{family}.attention.layer_norm_rms_epsilon": tiny.norm_eps,
         f"{family}.rope.freq_base": tiny.rope_theta,
     }
-    if family == "gemma3":
+    if tiny.head_dim * tiny.num_heads != tiny.width:
         metadata |= {f"{family}.attention.key_length": tiny.head_dim, f"{family}.attention.value_length": tiny.head_dim}
+    if family == "gemma3":
         metadata[f"{family}.attention.sliding_window"] = tiny.window
     else:
         metadata[f"{family}.rope.dimension_count"] = tiny.head_dim

@@ -23,8 +23,8 @@ I8 = npt.NDArray[np.int8]
 
 QUANT_BLOCK = 32
 """Channels that share one activation scale (`kQuantBlock` in linear.h)."""
-PIECE_ELEMENTS = 1 << 17
-"""Weights widened at a time: 1 MB of float64, a core's second-level cache."""
+PIECE_ELEMENTS, MIN_PIECE_ROWS = 1 << 17, 64
+"""Weights widened at a time: 1 MB of float64, a core's second-level cache, but enough rows for BLAS to tile."""
 
 
 class LinearWeights:
@@ -49,7 +49,7 @@ class LinearWeights:
 def product(x: F64, weight: F32) -> F64:
     """x · weightᵀ, accumulated in float64. Shapes: [T, K], [N, K] → [T, N]"""
     y = np.empty((len(x), len(weight)))
-    step = max(1, PIECE_ELEMENTS // weight.shape[1])
+    step = max(MIN_PIECE_ROWS, PIECE_ELEMENTS // weight.shape[1])
     for start in range(0, len(weight), step):
         y[:, start : start + step] = x @ weight[start : start + step].astype(np.float64).T
     return y
