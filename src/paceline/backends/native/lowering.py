@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from paceline.backends.native import _core
 from paceline.backends.native.arena import Arena
@@ -62,7 +63,7 @@ def packable_type(kind: TensorType) -> TensorType:
     return kind if _core.packed_type_for(kind.value) >= 0 else TensorType.F32
 
 
-def source_part(part: RawTensor) -> tuple[int, int, int, object]:
+def source_part(part: RawTensor) -> tuple[int, int, int, npt.NDArray[np.uint8]]:
     """A part as the core takes it; a type that has no packed form is dequantised, and that is said."""
     rows, cols = part.shape
     if packable_type(part.type) is part.type:

@@ -59,6 +59,11 @@ class View:
     column: int
     cols: int
 
+    @property
+    def rows(self) -> Rows:
+        """Which count its rows follow."""
+        return self.buffer.rows
+
     def overlaps(self, other: View) -> bool:
         """Whether both name some number in common."""
         is_apart = self.column + self.cols <= other.column or other.column + other.cols <= self.column
@@ -92,8 +97,8 @@ class Instruction:
 
     opcode: str
     rows: Rows
-    out: View | None
     inputs: tuple[View, ...]
+    out: View | None = None
     activations: Buffer | None = None
     matrix: Matrix | None = None
     vector: Vector | Frequencies | None = None

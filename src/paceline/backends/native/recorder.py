@@ -74,18 +74,19 @@ class Recorder:
     def embed(self, table: Matrix, token_ids: View, scale: float) -> View:
         """Rows of `table` times `scale`."""
         assert token_ids is self.token_ids, "the program embeds the step's own tokens"
-        return self._append("embed", (token_ids,), table.num_cols, matrix=table, scale=scale)
+        return self._append(Instruction("embed", Rows.TOKENS, (token_ids,), matrix=table, attributes={"scale": scale}), table.num_cols)
 
     def rms_norm(self, x: View, weight: Vector, eps: float) -> View:
         """The norm of each row."""
         assert weight.data.shape == (x.cols,)
-        return self._append("rms_norm", (x,), x.cols, vector=weight, eps=eps)
+        return self._append(Instruction("rms_norm", x.rows, (x,), vector=weight, attributes={"eps": eps}), x.cols)
 
     def linear(self, x: View, weight: Matrix, bias: Vector | None = None) -> View:
         """x · weightᵀ + bias, over int8 activations when the weight is quantised."""
-        assert weight.num_cols == x.cols and (bias is None or bias.data.shape == (weight.num_rows,))
+        assert weight.num_cols == x.cols
+        assert bias is None or bias.data.shape == (weight.num_rows,)
         activations = self._quantize(x) if is_quantised(weight) else None
-        return self._append("linear", (x,), weight.num_rows, matrix=weight, vector=bias, activations=activations)
+        return self._append(Instruction("linear", x.rows, (x,), None, activations, weight, bias), weight.num_rows)
 
     def split(self, x: View, sizes: tuple[int, ...]) -> tuple[View, ...]:
         """Adjacent column ranges, without an instruction."""
@@ -97,77 +98,80 @@ class Recorder:
         """The norm of each head."""
         head_dim = len(weight.data)
         assert x.cols % head_dim == 0
-        return self._append("head_norm", (x,), x.cols, vector=weight, head_dim=head_dim, eps=eps)
+        shape: dict[str, Attribute] = {"head_dim": head_dim, "eps": eps}
+        return self._append(Instruction("head_norm", x.rows, (x,), vector=weight, attributes=shape), x.cols)
 
     def rope(self, x: View, positions: View, spec: RopeSpec, head_dim: int) -> View:
         """x rotated; the angles of a spec are computed once per step, by an instruction of their own."""
-        assert positions is self.positions and x.cols % head_dim == 0 and spec.dim % 2 == 0 and spec.dim <= head_dim
+        assert positions is self.positions
+        assert x.cols % head_dim == 0
+        assert spec.dim % 2 == 0
+        assert spec.dim <= head_dim
         if spec not in self._angles:
             frequencies = Frequencies(f"frequencies.{len(self._angles)}", inverse_frequencies(spec))
-            self._angles[spec] = self._append("angles", (positions,), spec.dim, vector=frequencies)
-        return self._append("rope", (x, self._angles[spec]), x.cols, head_dim=head_dim, rope_dim=spec.dim)
+            self._angles[spec] = self._append(Instruction("angles", Rows.TOKENS, (positions,), vector=frequencies), spec.dim)
+        shape: dict[str, Attribute] = {"head_dim": head_dim, "rope_dim": spec.dim}
+        return self._append(Instruction("rope", x.rows, (x, self._angles[spec]), attributes=shape), x.cols)
 
     def attention(self, q: View, k: View, v: View, layer: int, spec: AttentionSpec) -> View:
         """Write k and v into the layer's cache, then attend."""
-        assert q.cols == spec.num_heads * spec.head_dim and k.cols == v.cols == spec.num_kv_heads * spec.head_dim
-        assert layer not in self._kv_offsets and spec.head_dim <= _core.MAX_HEAD_DIM and spec.num_heads % spec.num_kv_heads == 0
+        assert q.cols == spec.num_heads * spec.head_dim
+        assert k.cols == v.cols == spec.num_kv_heads * spec.head_dim
+        assert spec.num_heads % spec.num_kv_heads == 0
+        assert spec.head_dim <= _core.MAX_HEAD_DIM
+        assert layer not in self._kv_offsets, "one attention per layer"
         self._kv_offsets[layer] = offset = self._kv_elements
         self._kv_elements += spec.num_kv_heads * _core.kv_head_elements(spec.head_dim)
         shape: dict[str, Attribute] = {"kv_offset": offset, "num_kv_heads": spec.num_kv_heads, "head_dim": spec.head_dim}
-        self._append("kv_write", (k, v), None, **shape)
-        extras: dict[str, Attribute] = {"window": spec.window or 0, "softcap": spec.softcap or 0.0, "scale": spec.scale}
-        return self._append("attention", (q,), q.cols, **shape, num_heads=spec.num_heads, **extras)
+        self.instructions.append(Instruction("kv_write", Rows.TOKENS, (k, v), attributes=shape))
+        shape = {**shape, "num_heads": spec.num_heads, "scale": spec.scale}
+        if spec.window is not None:
+            shape["window"] = spec.window
+        if spec.softcap is not None:
+            shape["softcap"] = spec.softcap
+        return self._append(Instruction("attention", Rows.TOKENS, (q,), attributes=shape), q.cols)
 
     def gated(self, gate_up: View, activation: Activation) -> View:
         """act(gate) · up."""
         assert gate_up.cols % 2 == 0
-        return self._append("gated", (gate_up,), gate_up.cols // 2, activation=activation.value)
+        shape: dict[str, Attribute] = {"activation": activation.value}
+        return self._append(Instruction("gated", gate_up.rows, (gate_up,), attributes=shape), gate_up.cols // 2)
 
     def add(self, x: View, y: View) -> View:
         """x + y."""
-        assert x.cols == y.cols and x.buffer.rows is y.buffer.rows
-        return self._append("add", (x, y), x.cols)
+        assert x.cols == y.cols
+        assert x.rows is y.rows
+        return self._append(Instruction("add", x.rows, (x, y)), x.cols)
 
     def gather_rows(self, x: View, row_indices: View) -> View:
         """The rows that need logits."""
         assert row_indices is self.row_indices
-        return self._append("gather_rows", (x,), x.cols, rows=Rows.LOGITS)
+        return self._append(Instruction("gather_rows", Rows.LOGITS, (x,)), x.cols)
 
     def softcap(self, x: View, cap: float) -> View:
         """cap · tanh(x / cap)."""
-        return self._append("softcap", (x,), x.cols, softcap=cap)
+        return self._append(Instruction("softcap", x.rows, (x,), attributes={"softcap": cap}), x.cols)
 
     def finish(self, logits: View) -> Program:
         """The recorded program, improved. The recorder must not be used after."""
-        assert logits.buffer.rows is Rows.LOGITS
+        assert logits.rows is Rows.LOGITS
         return reuse_in_place(Program(tuple(self.instructions), logits, self._kv_elements))
 
-    def _append(
-        self,
-        opcode: str,
-        inputs: tuple[View, ...],
-        cols: int | None,
-        *,
-        rows: Rows | None = None,
-        matrix: Matrix | None = None,
-        vector: Vector | Frequencies | None = None,
-        activations: Buffer | None = None,
-        **attributes: Attribute,
-    ) -> View:
-        kind = rows or inputs[0].buffer.rows
-        out = None if cols is None else self._new_buffer(kind, cols).whole
-        self.instructions.append(Instruction(opcode, kind, out, inputs, activations, matrix, vector, attributes))
-        if out is not None and opcode in QUANTISING:
+    def _append(self, instruction: Instruction, cols: int) -> View:
+        """Write the instruction down with a new result of `cols` columns."""
+        out = self._new_buffer(instruction.rows, cols).whole
+        self.instructions.append(replace(instruction, out=out))
+        if instruction.opcode in QUANTISING:
             self._producers[out] = len(self.instructions) - 1
-        return out if out is not None else inputs[0]
+        return out
 
     def _quantize(self, x: View) -> Buffer:
         """The int8 form of x: made once, by x's own instruction when that splits by rows."""
         if x not in self._activations:
-            self._activations[x] = buffer = self._new_buffer(x.buffer.rows, x.cols, Kind.ACTIVATIONS)
+            self._activations[x] = buffer = self._new_buffer(x.rows, x.cols, Kind.ACTIVATIONS)
             producer = self._producers.get(x)
             if producer is None:
-                self.instructions.append(Instruction("quantize", x.buffer.rows, None, (x,), buffer))
+                self.instructions.append(Instruction("quantize", x.rows, (x,), activations=buffer))
             else:
                 self.instructions[producer] = replace(self.instructions[producer], activations=buffer)
         return self._activations[x]
