@@ -44,14 +44,14 @@ format: $(STAMPS)/check ## Format Python and C++
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet . ; $(BIN)/clang-format -i $(NATIVE)
 
 bench: build model ## Measure the engine on this machine; a table, and JSON under benchmarks/results/
-	@$(BIN)/python -m benchmarks.engine
+	@$(BIN)/python -m benchmarks.run bench
 
 docs: build ## Generate docs/reference from the code
 	@$(BIN)/python -m tools.generate_docs
 
 prove: $(STAMPS)/test build model ## Run the long checks; results under benchmarks/results/
 	@$(BIN)/python -m pytest -m slow --timeout 3600
-	@for proof in simulate quality startup size; do $(BIN)/python -m benchmarks.$$proof || exit 1; done
+	@$(BIN)/python -m benchmarks.run prove
 
 clean: ## Remove what the other verbs made
 	rm -rf $(VENV) build dist web/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -19,7 +19,7 @@ PACKAGE = "paceline"
 SOURCE_FOLDER = "src/paceline/"
 
 HOMES: dict[str, tuple[str, ...]] = {
-    "paceline.backends.native": ("backends/native/", "engine/build.py"),
+    "paceline.backends.native": ("backends/native/", "engine/build.py", "cli/inspect.py"),
     "paceline.backends.reference": ("backends/reference", "engine/build.py"),
     "torch": ("backends/torch/",),
     "triton": ("backends/torch/",),
