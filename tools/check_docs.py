@@ -24,10 +24,11 @@ def stale_findings(generated: Mapping[str, str], folder: Path) -> Iterator[Findi
 def link_findings(sources: Iterable[Source], root: Path) -> Iterator[Finding]:
     """Relative links to files that do not exist."""
     for source in sources:
-        for number, line in enumerate(source.lines, 1):
-            for target in LINK.findall(line):
-                if not ((root / source.path).parent / target).exists():
-                    yield Finding(source.path, number, f"`{target}` does not exist")
+        folder = (root / source.path).parent
+        links = [(number, target) for number, line in enumerate(source.lines, 1) for target in LINK.findall(line)]
+        yield from (
+            Finding(source.path, number, f"`{target}` does not exist") for number, target in links if not (folder / target).exists()
+        )
 
 
 def length_findings(sources: Iterable[Source]) -> Iterator[Finding]:
