@@ -53,7 +53,7 @@ def pull(name: str, progress: Progress, *, wait: Callable[[float], None] = time.
 
 def _target(name: str) -> Path | CatalogEntry | HubName:
     path = Path(name).expanduser()
-    if _exists(path):
+    if name and _exists(path):
         return path
     if name.lower() in CATALOG:
         return CATALOG[name.lower()]

