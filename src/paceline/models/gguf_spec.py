@@ -47,7 +47,7 @@ def spec_from_gguf(family: Family, checkpoint: Checkpoint) -> ModelSpec:
         window=window,
         windowed=window_pattern(family, num_layers),
         attention_scale=attention_scale(fields, family, num_layers, width / num_heads, head_dim),
-        qkv_bias=family.qkv_bias or has_bias(checkpoint, GGUF_NAMES.q),
+        qkv_bias=family.qkv_bias or has_bias(checkpoint, GGUF_NAMES.q, GGUF_NAMES.k, GGUF_NAMES.v),
         output_bias=has_bias(checkpoint, GGUF_NAMES.o),
         tied_head=f"{GGUF_NAMES.head}.weight" not in checkpoint.tensor_names,
         attention_softcap=softcap(fields, "attn_logit_softcapping"),
@@ -136,6 +136,6 @@ def softcap(fields: Fields, key: str) -> float | None:
     return fields.number(key, 0.0, 1e6, 0.0) or None
 
 
-def has_bias(checkpoint: Checkpoint, name: str) -> bool:
-    """Whether the first layer's linear of that name has a bias; GGUF says it only by the tensor's presence."""
-    return f"{GGUF_NAMES.layer.format(0)}{name}.bias" in checkpoint.tensor_names
+def has_bias(checkpoint: Checkpoint, *names: str) -> bool:
+    """Whether a linear layer of these names has a bias anywhere; GGUF says it only by the tensors' presence."""
+    return any(tensor.endswith(tuple(f".{name}.bias" for name in names)) for tensor in checkpoint.tensor_names)

@@ -24,6 +24,9 @@ from paceline.models.spec import AttentionSpec, LayerSpec, ModelSpec
 
 NOT_LINEAR = frozenset({TensorType.I8, TensorType.I16, TensorType.I32, TensorType.I64, TensorType.F64})
 
+COMPUTED = ".rotary_emb.inv_freq"
+"""Older folders store these numbers, which follow from the configuration."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerWeights:
@@ -77,6 +80,7 @@ class Loader:
     def __init__(self, checkpoint: Checkpoint, family: Family, spec: ModelSpec) -> None:
         self.checkpoint = checkpoint
         self.spec = spec
+        self.used: set[str] = set()
         is_gguf = checkpoint.kind == "gguf"
         self.names = GGUF_NAMES if is_gguf else rooted(family.folder_names, checkpoint.tensor_names)
         self.is_interleaved = is_gguf and family.gguf_interleaves_rope
@@ -88,6 +92,7 @@ class Loader:
         embedding = Matrix("embedding", (self.rows(names.embedding, spec.vocab_size, spec.width),))
         head = embedding if spec.tied_head else Matrix("head", (self.rows(names.head, spec.vocab_size, spec.width),))
         layers = tuple(self.layer(index, layer) for index, layer in enumerate(spec.layers))
+        self.refuse_unused()
         return ModelWeights(embedding, layers, self.norm("final_norm", names.final_norm, spec.width), head)
 
     def layer(self, index: int, spec: LayerSpec) -> LayerWeights:
@@ -153,10 +158,20 @@ class Loader:
         """The raw tensor of that name and shape. Errors: ModelError with both shapes"""
         if name not in self.checkpoint.tensor_names:
             raise self.error(name, f"is missing; expected shape {list(shape)}")
+        self.used.add(name)
         tensor = self.checkpoint.tensor(name)
         if tensor.shape != shape:
             raise self.error(name, f"has shape {list(tensor.shape)}; expected {list(shape)}")
         return tensor
+
+    def refuse_unused(self) -> None:
+        """Refuse a layer's tensor that no family's layer has: leaving it out would be another model. Errors: ModelError"""
+        prefix = self.names.layer.partition("{")[0]
+        for name in sorted(self.checkpoint.tensor_names - self.used):
+            if name.startswith(prefix) and not name.endswith(COMPUTED):
+                raise self.error(
+                    name, f"is no part of `{self.spec.family}` with {len(self.spec.layers)} layers; expected none of that name"
+                )
 
     def error(self, name: str, problem: str) -> ModelError:
         """The error for a tensor that cannot be used."""
