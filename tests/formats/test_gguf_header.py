@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from paceline.errors import ModelError
 from paceline.formats.gguf import GgufCheckpoint
 from paceline.formats.gguf_header import MAX_ALIGNMENT, parse_header
+from paceline.formats.mapped_file import MappedFile
 from paceline.formats.quants import dequantize
 from paceline.formats.types import TensorType
 from tests.generators.gguf_files import SHAPES, write_sample
@@ -127,8 +129,10 @@ def test_terminal_codes_of_a_name_are_escaped_in_the_message() -> None:
 def read_all(content: bytes) -> None:
     """Parse, and decode every tensor: what an open and a load would do."""
     parsed = parse_header(content, SOME_PATH)
-    for place in parsed.tensors.values():
+    file = MappedFile(SOME_PATH, np.frombuffer(content, np.uint8), parsed.data_start, parsed.tensors)
+    for name, place in parsed.tensors.items():
         assert 0 < place.start <= place.start + place.num_bytes <= len(content)
+        assert dequantize(file.tensor(name)).shape == place.shape
 
 
 def test_every_truncation_of_a_sound_file_is_refused(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -128,13 +128,10 @@ def partial_file(path: Path) -> Iterator[BinaryIO]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.with_name(path.name + ".part").open("ab") as file:
+        with path.with_name(path.name + ".part").open("ab") as file, ExitStack() as at_end:
             _lock(file, path)
-            try:
-                yield file
-            finally:
-                if os.fstat(file.fileno()).st_size == 0:
-                    Path(file.name).unlink(missing_ok=True)
+            at_end.callback(_drop_if_empty, file)
+            yield file
     except OSError as error:
         hint = "Free some space, or set `PACELINE_HOME` to a folder that can be written; what has come is kept."
         raise CapacityError(f"`{path.parent}` cannot be written ({error.strerror}).\n{hint}") from None
@@ -145,6 +142,11 @@ def _lock(file: BinaryIO, path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise CapacityError(f"Another process is bringing `{path.name}`; wait for it.") from None
+
+
+def _drop_if_empty(file: BinaryIO) -> None:
+    if os.fstat(file.fileno()).st_size == 0:
+        Path(file.name).unlink(missing_ok=True)
 
 
 def settle(file: BinaryIO, path: Path, sha256: str | None) -> None:

@@ -57,7 +57,7 @@ def _target(name: str) -> Path | CatalogEntry | HubName:
         return path
     if name.lower() in CATALOG:
         return CATALOG[name.lower()]
-    if path.name == name and _exists(models_dir() / name):
+    if name and path.name == name and _exists(models_dir() / name):
         return models_dir() / name
     hub = parse_hub_name(name)
     if hub is not None and not hub.repo.endswith((".gguf", ".safetensors")):
