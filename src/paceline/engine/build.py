@@ -146,7 +146,7 @@ def new_backend(config: EngineConfig, parts: Parts, sizes: Sizes, progress: Prog
             target=config.target,
             max_tokens=sizes.max_num_batched_tokens,
             max_rows=config.max_num_seqs,
-            progress=progress,
+            progress=lambda fraction: progress("preparing the weights", fraction),
         )
     if config.backend == "reference":
         from paceline.backends.reference import ReferenceBackend
