@@ -6,13 +6,20 @@
 //   super header (k types)   f16 d[32]  (q4k, q5k: then f16 dmin[32])
 //   block header             s: f16 scale[32] · a: f16 scale[32], f16 min[32] · q4k, q5k: u8 sc[32], u8 mn[32]
 //                            q6k: i8 sc[32] of channels 0-15, i8 sc[32] of channels 16-31
-//   low bits                 rows 0-15: 4 lines, then rows 16-31: 4 lines (8 bit: 8 lines each)
-//   high bits                5 bit: 1 line per 16 rows · 6 bit: 2 lines per 16 rows
+//   quants                   rows 0-15: one line per bit of the type (4, 5, 6 or 8), then rows 16-31
 //
-// A line of quants holds, for row r of its 16, bytes 4r … 4r+3: four consecutive channels, which is the lane of a 4-way
-// byte dot product. "Group" g = channels 4g … 4g+3. Line j of the low bits: low nibble group j, high nibble group j + 4
-// (8 bit: line j is group j). High bits of a 5-bit type: bit g of a byte is bit 4 of group g. Of a 6-bit type: line h,
-// bits 2j and 2j + 1 are bits 4 and 5 of group 4h + j. Quants are unsigned: q + zero_point.
+// A line holds, for row r of its 16, bytes 4r … 4r+3: four consecutive channels, which is the lane of a 4-way byte dot
+// product. "Group" g = channels 4g … 4g+3. Quants are unsigned: q + zero_point. Which bits of which line make a group:
+//
+//   bit    7 6 5 4 3 2 1 0                                                                        operations to decode
+//   8 groups 8 bit  [      g      ]   line g = group g                                                      0 4 bit  [
+//   g+4 ][  g   ]   line g, g < 4                                                          12 5 bit  [5 lo ][  0   ]
+//   [7][5 hi][ 1 ]   [6 lo][ 2 ]   [7][6 hi][ 3 ]   [7 lo][ 4 ]                 19 6 bit  [3 lo][   0   ]   [3 mid][ 1
+//   ]   [3 hi][ 2 ]      for groups 0-3; three more lines for 4-7    18
+//
+// Five or three groups lie whole in the low bits of their line, so decoding them is one mask; the others are gathered
+// from the bits above. (Nibbles plus a plane of high bits, the usual layout, takes 27 operations for 5 bits and 26
+// for 6.)
 //
 // Float types: for every channel the 32 rows' numbers.
 #pragma once
@@ -27,14 +34,12 @@ inline constexpr int32_t kLine = 64;      // bytes of a cache line, and of the w
 inline constexpr int32_t kRowGroup = 16;  // rows that one vector of 32-bit lanes covers
 
 struct BlockLayout {
-  int32_t bits;          // of a quant
+  int32_t bits;          // of a quant, and lines per 16 rows
   int32_t zero_point;    // subtracted from the unsigned quant; 0 for types with a min
   int32_t super_bytes;   // header per 256 channels; 0 when the type has none
   int32_t header_bytes;  // per block
-  int32_t low_bytes;     // per block
-  int32_t high_bytes;    // per block
 
-  constexpr int32_t block_bytes() const { return header_bytes + low_bytes + high_bytes; }
+  constexpr int32_t block_bytes() const { return header_bytes + 2 * bits * kLine; }
   constexpr int32_t blocks_per_super() const { return super_bytes > 0 ? kSuperBlock / kQuantBlock : 1; }
   constexpr int32_t super_stride() const { return super_bytes + blocks_per_super() * block_bytes(); }
 };
@@ -45,21 +50,21 @@ template <PackedType kType>
 consteval BlockLayout layout_of() {
   switch (kType) {
     case PackedType::q4s:
-      return {4, 8, 0, 64, 512, 0};
+      return {4, 8, 0, 64};
     case PackedType::q4a:
-      return {4, 0, 0, 128, 512, 0};
+      return {4, 0, 0, 128};
     case PackedType::q4k:
-      return {4, 0, 128, 64, 512, 0};
+      return {4, 0, 128, 64};
     case PackedType::q5s:
-      return {5, 16, 0, 64, 512, 128};
+      return {5, 16, 0, 64};
     case PackedType::q5a:
-      return {5, 0, 0, 128, 512, 128};
+      return {5, 0, 0, 128};
     case PackedType::q5k:
-      return {5, 0, 128, 64, 512, 128};
+      return {5, 0, 128, 64};
     case PackedType::q6k:
-      return {6, 32, 64, 64, 512, 256};
+      return {6, 32, 64, 64};
     case PackedType::q8s:
-      return {8, 128, 0, 64, 1024, 0};
+      return {8, 128, 0, 64};
     default:
       return {};
   }

@@ -67,131 +67,153 @@ struct FloatSums {
   typename S::Float at[2][kTokens];
 };
 
-// Group kGroup (4 channels) of 16 rows as unsigned bytes.
-template <class S, PackedType kType, int kGroup>
-[[gnu::always_inline]] inline typename S::Bytes load_group(const uint8_t* block, int row_group) {
-  constexpr BlockLayout layout = layout_of<kType>();
-  constexpr int kLines = layout.low_bytes / (2 * kLine);
-  const uint8_t* low = block + layout.header_bytes + row_group * kLines * kLine;
-  const typename S::Bytes bytes = S::load_bytes(low + kGroup % kLines * kLine);
-  if constexpr (layout.bits == 8) {
-    return bytes;
-  } else if constexpr (layout.bits == 4) {
-    return kGroup < 4 ? S::low_nibbles(bytes) : S::high_nibbles(bytes);
-  } else {
-    constexpr int kHighLines = layout.high_bytes / (2 * kLine);
-    const uint8_t* high = block + layout.header_bytes + layout.low_bytes + row_group * kHighLines * kLine;
-    typename S::Bytes top;
-    if constexpr (layout.bits == 5) {
-      top = S::template move_to_bit4<kGroup, 1>(S::load_bytes(high));
+// Group kGroup (4 channels) of 16 rows as unsigned bytes, from the row group's lines. See linear_layout.h for the bits.
+template <class S, int kBits, int kGroup>
+[[gnu::always_inline]] inline typename S::Bytes load_group(const uint8_t* lines) {
+  const auto line = [&](int index) __attribute__((always_inline)) { return S::load_bytes(lines + index * kLine); };
+  if constexpr (kBits == 8) {
+    return line(kGroup);
+  } else if constexpr (kBits == 4) {
+    if constexpr (kGroup < 4) return S::template keep<0x0f>(line(kGroup));
+    return S::template keep<0x0f>(S::template shift_right<4>(line(kGroup - 4)));
+  } else if constexpr (kBits == 5) {
+    if constexpr (kGroup < 5) return S::template keep<0x1f>(line(kGroup));
+    typename S::Bytes high;
+    if constexpr (kGroup == 7) {
+      high = S::template blend<0x08>(S::template shift_right<4>(line(1)), S::template shift_right<3>(line(3)));
     } else {
-      top = S::template move_to_bit4<kGroup % 4 * 2, 2>(S::load_bytes(high + kGroup / 4 * kLine));
+      high = S::template shift_right<2>(line(kGroup == 5 ? 1 : 3));
     }
-    return kGroup < 4 ? S::low_nibbles_or(bytes, top) : S::high_nibbles_or(bytes, top);
+    const typename S::Bytes low = S::template shift_right<5>(line(2 * (kGroup - 5)));
+    return S::template keep<0x1f>(S::template blend<0x07>(low, high));
+  } else {
+    constexpr int kFirst = kGroup / 4 * 3;
+    if constexpr (kGroup % 4 < 3) return S::template keep<0x3f>(line(kFirst + kGroup % 4));
+    const typename S::Bytes low = S::template shift_right<6>(line(kFirst));
+    const typename S::Bytes middle = S::template shift_right<4>(line(kFirst + 1));
+    const typename S::Bytes high = S::template shift_right<2>(line(kFirst + 2));
+    return S::template keep<0x3f>(S::template blend<0x03>(low, S::template blend<0x0c>(middle, high)));
   }
 }
 
-// sums += group kGroup's dot products.
-template <class S, PackedType kType, int kGroup, int kTokens>
-[[gnu::always_inline]] inline void add_group(const uint8_t* block, const ActivationBlock* x,
-                                             IntSums<S, kTokens>& sums) {
-  const typename S::Bytes weights[2] = {load_group<S, kType, kGroup>(block, 0), load_group<S, kType, kGroup>(block, 1)};
-  unroll<kTokens>(PACELINE_EACH {
-    const typename S::Int quants = S::splat_load_int(x[i].quants + 4 * kGroup);
-    sums.at[0][i] = S::dot(sums.at[0][i], weights[0], quants);
-    sums.at[1][i] = S::dot(sums.at[1][i], weights[1], quants);
-  });
-}
+// The order in which a block's groups are taken: lines that two groups share are used soon after each other.
+template <int kBits>
+inline constexpr int kGroupOrder[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+template <>
+inline constexpr int kGroupOrder<4>[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+template <>
+inline constexpr int kGroupOrder<5>[8] = {0, 1, 5, 2, 3, 6, 4, 7};
 
-// sums = −zero_point · Σq of the 32 channels (of the half for q6k).
-template <class S, PackedType kType, int kTokens>
-[[gnu::always_inline]] inline void start_sums(const ActivationBlock* x, [[maybe_unused]] int half,
-                                              IntSums<S, kTokens>& sums) {
+// What an integer sum starts at: −zero_point · Σq of the 32 channels (of half `half` for q6k).
+template <class S, PackedType kType>
+[[gnu::always_inline]] inline typename S::Int start_sum(const ActivationBlock& x, [[maybe_unused]] int half) {
   constexpr int32_t kZero = layout_of<kType>().zero_point;
-  unroll<kTokens>(PACELINE_EACH {
-    if constexpr (kZero == 0) {
-      sums.at[0][i] = S::zero_int();
-    } else if constexpr (kZero == 32) {
-      sums.at[0][i] = S::splat_load_int(x[i].half_correction + half);
-    } else {
-      sums.at[0][i] = S::splat_load_int(x[i].correction + (kZero == 8 ? 0 : (kZero == 16 ? 1 : 2)));
-    }
-    sums.at[1][i] = sums.at[0][i];
-  });
+  if constexpr (kZero == 0) {
+    return S::zero_int();
+  } else if constexpr (kZero == 32) {
+    return S::splat_load_int(x.half_correction + half);
+  } else {
+    return S::splat_load_int(x.correction + (kZero == 8 ? 0 : (kZero == 16 ? 1 : 2)));
+  }
 }
 
-// y += f32(sum) · (scale · x.scale) [± min · x.scale_sum] for one group of 16 rows.
-template <class S, PackedType kType, int kTokens>
-[[gnu::always_inline]] inline void add_scaled(const uint8_t* super, const uint8_t* block, int row_group,
-                                              const ActivationBlock* x, const IntSums<S, kTokens>& sums,
-                                              FloatSums<S, kTokens>& y) {
-  constexpr BlockLayout layout = layout_of<kType>();
-  constexpr bool kHasMin = layout.zero_point == 0;
-  constexpr bool kIsSuper = layout.super_bytes > 0;
+// Scale and min of 16 rows for one block.
+template <class S>
+struct RowScales {
+  typename S::Float scale, min;
+};
+
+template <class S, PackedType kType>
+[[gnu::always_inline]] inline RowScales<S> load_scales(const uint8_t* super, const uint8_t* block, int row_group) {
   const int halves = row_group * kRowGroup * 2, bytes = row_group * kRowGroup;
-  typename S::Float scale, min = S::zero();
-  if constexpr (kType == PackedType::q6k) {
-    scale = S::load_half(super + halves);  // the integer scales are in the sums already
-  } else if constexpr (kIsSuper) {
-    scale = S::multiply(S::load_half(super + halves), S::to_float(S::load_unsigned(block + bytes)));
-    min = S::multiply(S::load_half(super + kLine + halves), S::to_float(S::load_unsigned(block + kRowTile + bytes)));
+  if constexpr (layout_of<kType>().super_bytes == 0) {
+    constexpr bool kHasMin = layout_of<kType>().zero_point == 0;
+    return {S::load_half(block + halves), kHasMin ? S::load_half(block + kLine + halves) : S::zero()};
   } else {
-    scale = S::load_half(block + halves);
-    if constexpr (kHasMin) min = S::load_half(block + kLine + halves);
+    return {S::multiply(S::load_half(super + halves), S::to_float(S::load_unsigned(block + bytes))),
+            S::multiply(S::load_half(super + kLine + halves), S::to_float(S::load_unsigned(block + kRowTile + bytes)))};
   }
-  unroll<kTokens>(PACELINE_EACH {
-    typename S::Float& to = y.at[row_group][i];
-    const typename S::Float both = S::multiply(scale, S::splat_load(&x[i].scale));
-    to = S::add(to, S::multiply(S::to_float(sums.at[row_group][i]), both));
-    if constexpr (kHasMin) {
-      const typename S::Float shift = S::multiply(min, S::splat_load(&x[i].scale_sum));
-      to = kIsSuper ? S::subtract(to, shift) : S::add(to, shift);
-    }
-  });
+}
+
+// y += f32(sum) · (scale · x.scale) [± min · x.scale_sum] for 16 rows and one token.
+template <class S, PackedType kType>
+[[gnu::always_inline]] inline typename S::Float add_scaled(typename S::Float y, typename S::Int sum,
+                                                           const RowScales<S>& rows, const ActivationBlock& x) {
+  constexpr BlockLayout layout = layout_of<kType>();
+  const typename S::Float scale = S::multiply(rows.scale, S::splat_load(&x.scale));
+  y = S::add(y, S::multiply(S::to_float(sum), scale));
+  if constexpr (layout.zero_point == 0) {
+    const typename S::Float shift = S::multiply(rows.min, S::splat_load(&x.scale_sum));
+    y = layout.super_bytes > 0 ? S::subtract(y, shift) : S::add(y, shift);
+  }
+  return y;
 }
 
 // One block of 32 channels, all types but q6k.
 template <class S, PackedType kType, int kTokens>
 [[gnu::always_inline]] inline void add_block(const uint8_t* super, const uint8_t* block, const ActivationBlock* x,
                                              FloatSums<S, kTokens>& y) {
+  constexpr int kBits = layout_of<kType>().bits;
+  const uint8_t* lines = block + layout_of<kType>().header_bytes;
   IntSums<S, kTokens> sums;
-  start_sums<S, kType, kTokens>(x, 0, sums);
-  unroll<4>(PACELINE_EACH {
-    add_group<S, kType, i, kTokens>(block, x, sums);
-    add_group<S, kType, i + 4, kTokens>(block, x, sums);
+  unroll<kTokens>(PACELINE_EACH { sums.at[0][i] = sums.at[1][i] = start_sum<S, kType>(x[i], 0); });
+  unroll<8>([&](auto index) __attribute__((always_inline)) {
+    constexpr int kGroup = kGroupOrder<kBits>[index];
+    const typename S::Bytes low = load_group<S, kBits, kGroup>(lines);
+    const typename S::Bytes high = load_group<S, kBits, kGroup>(lines + kBits * kLine);
+    unroll<kTokens>(PACELINE_EACH {
+      const typename S::Int quants = S::splat_load_int(x[i].quants + 4 * kGroup);
+      sums.at[0][i] = S::dot(sums.at[0][i], low, quants);
+      sums.at[1][i] = S::dot(sums.at[1][i], high, quants);
+    });
   });
-  add_scaled<S, kType, kTokens>(super, block, 0, x, sums, y);
-  add_scaled<S, kType, kTokens>(super, block, 1, x, sums, y);
+  unroll<2>([&](auto row_group) __attribute__((always_inline)) {
+    const RowScales<S> rows = load_scales<S, kType>(super, block, row_group);
+    unroll<kTokens>(PACELINE_EACH {
+      y.at[row_group][i] = add_scaled<S, kType>(y.at[row_group][i], sums.at[row_group][i], rows, x[i]);
+    });
+  });
 }
 
-// sums = sc · sums for half `half` of a q6k block. |Σ| ≤ 16·32·127, |sc| ≤ 128: both halves together stay below 2^24,
-// so the conversion to f32 that follows is exact.
-template <class S, int kTokens>
-[[gnu::always_inline]] inline void scale_half(const uint8_t* block, int half, IntSums<S, kTokens>& sums) {
-  unroll<2>([&](auto group) __attribute__((always_inline)) {
-    const typename S::Int scale = S::load_signed(block + half * kRowTile + group * kRowGroup);
-    unroll<kTokens>(PACELINE_EACH { sums.at[group][i] = S::multiply(scale, sums.at[group][i]); });
-  });
+// The same pointer, of which the compiler no longer knows that it is the same.
+template <class T>
+[[gnu::always_inline]] inline const T* forget(const T* pointer) {
+  asm("" : "+r"(pointer));
+  return pointer;
 }
 
-// One block of q6k: each 16 channels have their own integer scale. Halves run one after the other to save registers.
+// One block of q6k: each 16 channels have their own scale, so there are twice as many sums; row groups run one after
+// the other to keep them all in registers. (`forget`: gcc would keep the first row group's 32 broadcasts, in memory,
+// for the second.)
 template <class S, int kTokens>
 [[gnu::always_inline]] inline void add_block_q6k(const uint8_t* super, const uint8_t* block, const ActivationBlock* x,
                                                  FloatSums<S, kTokens>& y) {
-  constexpr PackedType kType = PackedType::q6k;
-  IntSums<S, kTokens> first, second;
-  start_sums<S, kType, kTokens>(x, 0, first);
-  unroll<4>(PACELINE_EACH { add_group<S, kType, i, kTokens>(block, x, first); });
-  scale_half<S, kTokens>(block, 0, first);
-  start_sums<S, kType, kTokens>(x, 1, second);
-  unroll<4>(PACELINE_EACH { add_group<S, kType, i + 4, kTokens>(block, x, second); });
-  scale_half<S, kTokens>(block, 1, second);
-  unroll<kTokens>(PACELINE_EACH {
-    second.at[0][i] = S::add(first.at[0][i], second.at[0][i]);
-    second.at[1][i] = S::add(first.at[1][i], second.at[1][i]);
+  constexpr int kBits = layout_of<PackedType::q6k>().bits;
+  constexpr int kHeader = layout_of<PackedType::q6k>().header_bytes;
+  unroll<2>([&](auto row_group) __attribute__((always_inline)) {
+    const uint8_t* lines = block + kHeader + row_group * kBits * kLine;
+    x = forget(x);
+    IntSums<S, kTokens> sums;  // at[half][token]
+    unroll<2 * kTokens>(PACELINE_EACH {
+      sums.at[i / kTokens][i % kTokens] = start_sum<S, PackedType::q6k>(x[i % kTokens], i / kTokens);
+    });
+    unroll<8>([&](auto group) __attribute__((always_inline)) {
+      const typename S::Bytes weights = load_group<S, kBits, group>(lines);
+      unroll<kTokens>(PACELINE_EACH {
+        typename S::Int& sum = sums.at[group / 4][i];
+        sum = S::dot(sum, weights, S::splat_load_int(x[i].quants + 4 * group));
+      });
+    });
+    const typename S::Float d = S::load_half(super + row_group * kRowGroup * 2);
+    const uint8_t* scales = block + row_group * kRowGroup;
+    const typename S::Float first = S::multiply(d, S::to_float(S::load_signed(scales)));
+    const typename S::Float second = S::multiply(d, S::to_float(S::load_signed(scales + kRowTile)));
+    unroll<kTokens>(PACELINE_EACH {
+      const typename S::Float both =
+          S::add(S::multiply(S::to_float(sums.at[0][i]), first), S::multiply(S::to_float(sums.at[1][i]), second));
+      y.at[row_group][i] = S::add(y.at[row_group][i], S::multiply(both, S::splat_load(&x[i].scale)));
+    });
   });
-  add_scaled<S, kType, kTokens>(super, block, 0, x, second, y);
-  add_scaled<S, kType, kTokens>(super, block, 1, x, second, y);
 }
 
 template <class S, int kTokens>

@@ -43,9 +43,11 @@ float add_block(float y, PackedType type, const RowBlock& block, const int8_t* x
   const float scale = quant::half_to_float(block.scale), min = quant::half_to_float(block.min);
   const int32_t zero = zero_point(type);
   if (type == PackedType::q6k) {
-    const int32_t low = static_cast<int8_t>(block.sub_scale[0]) * dot(block, x, zero, 0, 16);
-    const int32_t high = static_cast<int8_t>(block.sub_scale[1]) * dot(block, x, zero, 16, 32);
-    return y + static_cast<float>(low + high) * (scale * x_scale);
+    const float low =
+        static_cast<float>(dot(block, x, zero, 0, 16)) * (scale * static_cast<int8_t>(block.sub_scale[0]));
+    const float high =
+        static_cast<float>(dot(block, x, zero, 16, 32)) * (scale * static_cast<int8_t>(block.sub_scale[1]));
+    return y + (low + high) * x_scale;
   }
   int32_t x_sum = 0;
   for (int32_t k = 0; k < kQuantBlock; ++k) x_sum += x[k];

@@ -98,7 +98,8 @@ using QuantizeFn = void (*)(const float* x, ptrdiff_t x_stride, int32_t num_toke
 //     s types: y += f32(Σ(q_w − zero)·q_x) · (scale_w · scale_x)
 //     a types: y += f32(Σ q_w·q_x) · (scale_w · scale_x), then y += min_w · scale_sum
 //     q4k q5k: the same with scale_w = d·sc, min_w = dmin·mn, and y −= min_w · scale_sum
-//     q6k:     y += f32(sc₀·Σ₀ + sc₁·Σ₁) · (d · scale_x), Σ₀ Σ₁ the sums of each 16 channels with zero = 32
+//     q6k:     y += (f32(Σ₀) · (d·sc₀) + f32(Σ₁) · (d·sc₁)) · scale_x, Σ₀ Σ₁ the sums of each 16 channels with zero =
+//     32
 //   Float types: y += f32(w[k]) · x[k] for ascending k. At the end y += bias.
 using LinearFn = void (*)(const LinearTask& task, int32_t tile_begin, int32_t tile_end);
 

@@ -21,6 +21,47 @@ uint8_t* lane(uint8_t* plane, int32_t lines, int32_t row, int32_t line) {
   return plane + ((row / kRowGroup) * lines + line) * kLine + 4 * (row % kRowGroup);
 }
 
+// Byte of each line from one byte of each group, and back; the picture is in kernels/linear_layout.h.
+template <int kBits>
+void join_bits(const uint8_t (&g)[kGroups], uint8_t (&line)[kGroups]) {
+  if constexpr (kBits == 4) {
+    for (int i = 0; i < 4; ++i) line[i] = g[i] | (g[i + 4] << 4);
+  } else if constexpr (kBits == 5) {
+    line[0] = g[0] | (g[5] << 5);
+    line[1] = g[1] | ((g[5] >> 3) << 5) | ((g[7] & 8) << 4);
+    line[2] = g[2] | (g[6] << 5);
+    line[3] = g[3] | ((g[6] >> 3) << 5) | ((g[7] & 16) << 3);
+    line[4] = g[4] | (g[7] << 5);
+  } else if constexpr (kBits == 6) {
+    for (int half = 0; half < 2; ++half) {
+      for (int i = 0; i < 3; ++i) line[3 * half + i] = g[4 * half + i] | ((g[4 * half + 3] >> (2 * i)) << 6);
+    }
+  } else {
+    for (int i = 0; i < kGroups; ++i) line[i] = g[i];
+  }
+}
+
+template <int kBits>
+void split_bits(const uint8_t (&line)[kGroups], uint8_t (&g)[kGroups]) {
+  constexpr int kMask = (1 << kBits) - 1;
+  if constexpr (kBits == 4) {
+    for (int i = 0; i < kGroups; ++i) g[i] = (line[i % 4] >> (i / 4 * 4)) & kMask;
+  } else if constexpr (kBits == 5) {
+    for (int i = 0; i < 5; ++i) g[i] = line[i] & kMask;
+    g[5] = (line[0] >> 5) | ((line[1] >> 5 & 3) << 3);
+    g[6] = (line[2] >> 5) | ((line[3] >> 5 & 3) << 3);
+    g[7] = (line[4] >> 5) | ((line[1] >> 7) << 3) | ((line[3] >> 7) << 4);
+  } else if constexpr (kBits == 6) {
+    for (int half = 0; half < 2; ++half) {
+      const uint8_t* of_half = line + 3 * half;
+      for (int i = 0; i < 3; ++i) g[4 * half + i] = of_half[i] & kMask;
+      g[4 * half + 3] = (of_half[0] >> 6) | ((of_half[1] >> 6) << 2) | ((of_half[2] >> 6) << 4);
+    }
+  } else {
+    for (int i = 0; i < kGroups; ++i) g[i] = line[i];
+  }
+}
+
 template <PackedType kType>
 void store_header(const RowBlock& from, const BlockPosition& at) {
   constexpr BlockLayout layout = layout_of<kType>();
@@ -49,63 +90,31 @@ void load_header(const BlockPosition& at, RowBlock& to) {
   }
 }
 
-void store_nibbles(const uint8_t* quants, uint8_t* plane, int32_t row) {
-  uint8_t bytes[16];
-  for (int i = 0; i < 16; ++i) bytes[i] = (quants[i] & 0x0f) | (quants[i + 16] << 4);
-  for (int j = 0; j < 4; ++j) std::memcpy(lane(plane, 4, row, j), bytes + 4 * j, 4);
-}
-
-void store_fifth_bits(const uint8_t* quants, uint8_t* plane, int32_t row) {
-  uint8_t bytes[4] = {};
-  for (int g = 0; g < kGroups; ++g) {
-    for (int i = 0; i < 4; ++i) bytes[i] |= ((quants[4 * g + i] >> 4) & 1u) << g;
-  }
-  std::memcpy(lane(plane, 1, row, 0), bytes, 4);
-}
-
-void store_top_bits(const uint8_t* quants, uint8_t* plane, int32_t row) {
-  for (int half = 0; half < 2; ++half) {
-    uint8_t bytes[4] = {};
-    for (int j = 0; j < 4; ++j) {
-      for (int i = 0; i < 4; ++i) bytes[i] |= ((quants[16 * half + 4 * j + i] >> 4) & 3u) << (2 * j);
-    }
-    std::memcpy(lane(plane, 2, row, half), bytes, 4);
-  }
-}
-
 }  // namespace
 
 template <PackedType kType>
 void store_row_block(const RowBlock& row_block, const BlockPosition& at) {
   constexpr BlockLayout layout = layout_of<kType>();
   store_header<kType>(row_block, at);
-  uint8_t* low = at.block + layout.header_bytes;
-  if constexpr (layout.bits == 8) {
-    for (int g = 0; g < kGroups; ++g) std::memcpy(lane(low, kGroups, at.row, g), row_block.quants + 4 * g, 4);
-  } else {
-    store_nibbles(row_block.quants, low, at.row);
+  uint8_t* const plane = at.block + layout.header_bytes;
+  for (int byte = 0; byte < 4; ++byte) {
+    uint8_t groups[kGroups], lines[kGroups];
+    for (int g = 0; g < kGroups; ++g) groups[g] = row_block.quants[4 * g + byte];
+    join_bits<layout.bits>(groups, lines);
+    for (int line = 0; line < layout.bits; ++line) lane(plane, layout.bits, at.row, line)[byte] = lines[line];
   }
-  if constexpr (layout.bits == 5) store_fifth_bits(row_block.quants, low + layout.low_bytes, at.row);
-  if constexpr (layout.bits == 6) store_top_bits(row_block.quants, low + layout.low_bytes, at.row);
 }
 
 template <PackedType kType>
 void load_row_block(const BlockPosition& at, RowBlock& out) {
   constexpr BlockLayout layout = layout_of<kType>();
   load_header<kType>(at, out);
-  uint8_t* low = at.block + layout.header_bytes;
-  uint8_t* high = low + layout.low_bytes;
-  for (int k = 0; k < kQuantBlock; ++k) {
-    const int group = k / 4, byte = k % 4;
-    if constexpr (layout.bits == 8) {
-      out.quants[k] = lane(low, kGroups, at.row, group)[byte];
-    } else {
-      out.quants[k] = (lane(low, 4, at.row, group % 4)[byte] >> (4 * (group / 4))) & 0x0f;
-    }
-    if constexpr (layout.bits == 5) out.quants[k] |= ((lane(high, 1, at.row, 0)[byte] >> group) & 1) << 4;
-    if constexpr (layout.bits == 6) {
-      out.quants[k] |= ((lane(high, 2, at.row, group / 4)[byte] >> (2 * (group % 4))) & 3) << 4;
-    }
+  uint8_t* const plane = at.block + layout.header_bytes;
+  for (int byte = 0; byte < 4; ++byte) {
+    uint8_t groups[kGroups], lines[kGroups] = {};
+    for (int line = 0; line < layout.bits; ++line) lines[line] = lane(plane, layout.bits, at.row, line)[byte];
+    split_bits<layout.bits>(lines, groups);
+    for (int g = 0; g < kGroups; ++g) out.quants[4 * g + byte] = groups[g];
   }
 }
 

@@ -1,4 +1,4 @@
-// Vectors of 16 lanes on AVX-512 with VNNI and GFNI: thin names for instructions. The contract of each function is the
+// Vectors of 16 lanes on AVX-512 with VNNI: thin names for instructions. The contract of each function is the
 // portable target's (targets/portable/simd.h); the bits are the same.
 #pragma once
 // gcc 12 warns about its own headers' deliberately undefined values (GCC bug 105593).
@@ -71,21 +71,20 @@ struct Simd {
     return {_mm512_dpbusd_epi32(sums.v, weights.v, activations.v)};
   }
 
-  // Bit fields of packed quants.
-  PACELINE_INLINE Bytes low_nibbles(Bytes a) { return {_mm512_and_si512(a.v, _mm512_set1_epi8(0x0f))}; }
-  PACELINE_INLINE Bytes high_nibbles(Bytes a) {
-    return {_mm512_and_si512(_mm512_srli_epi16(a.v, 4), _mm512_set1_epi8(0x0f))};
+  // Bit fields of packed quants. Shifts and masks, no gf2p8affine: on Zen 4 that shares its ports with the dot
+  // products.
+  template <int kShift>
+  PACELINE_INLINE Bytes shift_right(Bytes a) {
+    return {_mm512_srli_epi16(a.v, kShift)};
   }
-  // One GF(2) affine map moves the bits: result bit 4 + i is bit kShift + i. Byte 7 − b of the matrix selects result
-  // bit b.
-  template <int kShift, int kCount>
-  PACELINE_INLINE Bytes move_to_bit4(Bytes a) {
-    constexpr uint64_t kBit4 = uint64_t{1} << (8 * 3 + kShift);
-    constexpr uint64_t kBit5 = kCount == 2 ? uint64_t{1} << (8 * 2 + kShift + 1) : 0;
-    return {_mm512_gf2p8affine_epi64_epi8(a.v, _mm512_set1_epi64(static_cast<int64_t>(kBit4 | kBit5)), 0)};
+  template <uint8_t kMask>
+  PACELINE_INLINE Bytes keep(Bytes a) {
+    return {_mm512_and_si512(a.v, _mm512_set1_epi8(kMask))};
   }
-  PACELINE_INLINE Bytes low_nibbles_or(Bytes a, Bytes high) { return {and_or(a.v, high.v)}; }
-  PACELINE_INLINE Bytes high_nibbles_or(Bytes a, Bytes high) { return {and_or(_mm512_srli_epi16(a.v, 4), high.v)}; }
+  template <uint8_t kMask>
+  PACELINE_INLINE Bytes blend(Bytes a, Bytes b) {  // one vpternlog: 0xCA is mask ? a : b
+    return {_mm512_ternarylogic_epi32(_mm512_set1_epi8(kMask), a.v, b.v, 0xCA)};
+  }
 
   // Quantising.
   PACELINE_INLINE Int magnitude_bits(Float a) {
@@ -102,10 +101,6 @@ struct Simd {
 
  private:
   PACELINE_INLINE __mmask16 first(int32_t count) { return static_cast<__mmask16>((1u << count) - 1); }
-  // (a & 0x0f) | high in one vpternlog: 0xEA is (A & B) | C.
-  PACELINE_INLINE __m512i and_or(__m512i a, __m512i high) {
-    return _mm512_ternarylogic_epi32(a, _mm512_set1_epi8(0x0f), high, 0xEA);
-  }
 };
 
 #undef PACELINE_INLINE

@@ -106,24 +106,20 @@ struct Simd {
     });
   }
 
-  // Bit fields of packed quants.
-  PACELINE_INLINE Bytes low_nibbles(Bytes a) {
-    return map<Bytes>([&](int i) { return a.part[i] & 0x0f; });
+  // Bit fields of packed quants, byte by byte. What a shift brings into a byte's high bits is not specified: mask it.
+  template <int kShift>
+  PACELINE_INLINE Bytes shift_right(Bytes a) {
+    return map<Bytes>([&](int i) { return a.part[i] >> kShift; });
   }
-  PACELINE_INLINE Bytes high_nibbles(Bytes a) {
-    return map<Bytes>([&](int i) { return a.part[i] >> 4; });
+  template <uint8_t kMask>
+  PACELINE_INLINE Bytes keep(Bytes a) {
+    return map<Bytes>([&](int i) { return a.part[i] & kMask; });
   }
-  // Bits kShift … kShift + kCount − 1 of every byte, moved to bit 4 and up; the rest 0.
-  template <int kShift, int kCount>
-  PACELINE_INLINE Bytes move_to_bit4(Bytes a) {
-    constexpr uint8_t kMask = (1 << kCount) - 1;
-    return map<Bytes>([&](int i) { return ((a.part[i] >> kShift) & kMask) << 4; });
-  }
-  PACELINE_INLINE Bytes low_nibbles_or(Bytes a, Bytes high) {
-    return map<Bytes>([&](int i) { return (a.part[i] & 0x0f) | high.part[i]; });
-  }
-  PACELINE_INLINE Bytes high_nibbles_or(Bytes a, Bytes high) {
-    return map<Bytes>([&](int i) { return (a.part[i] >> 4) | high.part[i]; });
+  // kMask's bits of a, the others of b.
+  template <uint8_t kMask>
+  PACELINE_INLINE Bytes blend(Bytes a, Bytes b) {
+    constexpr uint8_t kOthers = static_cast<uint8_t>(~kMask);
+    return map<Bytes>([&](int i) { return (a.part[i] & kMask) | (b.part[i] & kOthers); });
   }
 
   // Quantising.

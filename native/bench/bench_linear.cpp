@@ -1,0 +1,134 @@
+// Measures the linear kernels of this machine's best target: GB/s of weights for one token, TOPS for several.
+//
+//   bench_linear [type …]        all types when none is named; K = 1536, times are the median of a few seconds' runs
+//
+// Two sizes: `memory` has more weights than any cache, `cache` fits the L2 cache of a core and shows the kernel alone.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+#include "paceline/linear.h"
+
+namespace paceline {
+#ifdef __x86_64__
+namespace avx512_vnni {
+#else
+namespace portable {
+#endif
+void linear(const LinearTask& task, int32_t tile_begin, int32_t tile_end);
+void quantize(const float*, ptrdiff_t, int32_t, int32_t, uint8_t*, int32_t, int32_t);
+}  // namespace avx512_vnni or portable
+
+#ifdef __x86_64__
+namespace best = avx512_vnni;
+#else
+namespace best = portable;
+#endif
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int32_t kCols = 1536;
+constexpr size_t kMemoryBytes = size_t{256} << 20;
+constexpr size_t kCacheBytes = size_t{512} << 10;
+
+struct NamedType {
+  const char* name;
+  PackedType type;
+};
+constexpr NamedType kTypes[] = {{"q4s", PackedType::q4s},   {"q4a", PackedType::q4a}, {"q4k", PackedType::q4k},
+                                {"q5s", PackedType::q5s},   {"q5a", PackedType::q5a}, {"q5k", PackedType::q5k},
+                                {"q6k", PackedType::q6k},   {"q8s", PackedType::q8s}, {"f16", PackedType::f16},
+                                {"bf16", PackedType::bf16}, {"f32", PackedType::f32}};
+
+uint8_t* huge_pages(size_t bytes) {
+  const size_t page = size_t{2} << 20;
+  const size_t rounded = (bytes + page - 1) / page * page;
+  void* memory = std::aligned_alloc(page, rounded);
+#ifdef __linux__
+  madvise(memory, rounded, MADV_HUGEPAGE);
+#endif
+  std::memset(memory, 0x2c, rounded);  // f16 0x2c2c = 0.065: no subnormals anywhere
+  return static_cast<uint8_t*>(memory);
+}
+
+// Seconds of one call over all tiles, split among threads that start together; each thread repeats for `min_s` and
+// reports its median.
+double median_s(const LinearTask& task, int num_threads, double min_s) {
+  const int32_t tiles = num_tiles(task);
+  std::vector<double> medians(num_threads);
+  std::vector<std::thread> threads;
+  const auto work = [&](int index) {
+    const int32_t begin = tiles * index / num_threads, end = tiles * (index + 1) / num_threads;
+    std::vector<double> times;
+    const auto start = Clock::now();
+    while (times.size() < 3 || std::chrono::duration<double>(Clock::now() - start).count() < min_s) {
+      const auto before = Clock::now();
+      best::linear(task, begin, end);
+      times.push_back(std::chrono::duration<double>(Clock::now() - before).count());
+    }
+    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+    medians[index] = times[times.size() / 2];
+  };
+  for (int index = 1; index < num_threads; ++index) threads.emplace_back(work, index);
+  work(0);
+  for (std::thread& thread : threads) thread.join();
+  return *std::max_element(medians.begin(), medians.end());
+}
+
+struct Size {
+  const char* name;
+  size_t bytes;
+  std::vector<int32_t> tokens;
+};
+
+void measure(const NamedType& type, const Size& size, const uint8_t* weights, int num_threads) {
+  const size_t tile_bytes = packed_bytes(type.type, kRowTile, kCols);
+  const int32_t rows = static_cast<int32_t>(size.bytes / tile_bytes) * kRowTile;
+  const MatrixPart part{type.type, rows, kCols, weights};
+  const int32_t max_tokens = size.tokens.back();
+  std::vector<float> x(static_cast<size_t>(max_tokens) * kCols);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(static_cast<int>(i * 7919 % 255) - 127);
+  uint8_t* activations = huge_pages(activation_bytes(max_tokens, kCols));
+  float* y = reinterpret_cast<float*>(huge_pages(static_cast<size_t>(max_tokens) * rows * sizeof(float)));
+  for (int32_t tokens : size.tokens) {
+    best::quantize(x.data(), kCols, tokens, kCols, activations, 0, tokens);
+    const LinearTask task{&part, 1, tokens, kCols, activations, x.data(), kCols, nullptr, y, rows};
+    const double seconds = median_s(task, num_threads, 0.2);
+    const double bytes = static_cast<double>(tile_bytes) * (rows / kRowTile);
+    std::printf("%-5s %-7s threads %d  M %4d  %9.1f us  %6.1f GB/s  %6.3f TOPS\n", type.name, size.name, num_threads,
+                tokens, seconds * 1e6, bytes / seconds * 1e-9, 2.0 * rows * kCols * tokens / seconds * 1e-12);
+    std::fflush(stdout);
+  }
+  std::free(activations);
+  std::free(y);
+}
+
+}  // namespace
+}  // namespace paceline
+
+int main(int argc, char** argv) {
+  using namespace paceline;
+  const uint8_t* weights = huge_pages(kMemoryBytes + (size_t{1} << 20));
+  const std::vector<Size> sizes = {{"memory", kMemoryBytes, {1, 2, 4, 5, 8}},
+                                   {"cache", kCacheBytes, {1, 4, 5, 8, 16, 64, 512}}};
+  for (const NamedType& type : kTypes) {
+    const bool is_wanted = argc < 2 || std::any_of(argv + 1, argv + argc,
+                                                   [&](const char* name) { return std::string(name) == type.name; });
+    if (!is_wanted) continue;
+    for (int num_threads : {1, 2}) {
+      for (const Size& size : sizes) measure(type, size, weights, num_threads);
+    }
+  }
+  return 0;
+}
