@@ -83,11 +83,11 @@ class Rehearsal:
 @contextmanager
 def rehearsal() -> Iterator[Rehearsal]:
     """A stand-in on a free port of the loopback."""
-    stage = Rehearsal()
+    stage, page = Rehearsal(), StaticFiles()
     routes = [
         Route("/v1/models", lambda _: JSONResponse({"data": [{"id": "rehearsal:1b"}]})),
         Route("/v1/chat/completions", stage.chat, methods=["POST"]),
-        Route("/{path:path}", StaticFiles().__call__),
+        *(Route(path, page.serve) for path in page.paths),
     ]
     config = uvicorn.Config(
         Starlette(routes=routes), host="127.0.0.1", port=0, log_level="critical", lifespan="off", timeout_graceful_shutdown=0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from paceline.engine.messages import EngineInfo, EngineStats, Event, Finished, Timings, Tokens
 from paceline.engine.request import FinishReason, Request
 from paceline.errors import CapacityError
@@ -34,8 +36,10 @@ def looped_request(request_id: str = "a", *, max_tokens: int = 3, n: int = 1) ->
 class LoopedEngine:
     """Each open sequence gets the next of `says` in each step, over and over, until its `max_tokens`."""
 
-    def __init__(self, says: Sequence[int] = (65, 66, 67), *, fails_at_step: int | None = None, refuses: bool = False) -> None:
-        self.info = INFO
+    def __init__(
+        self, says: Sequence[int] = (65, 66, 67), *, fails_at_step: int | None = None, refuses: bool = False, max_model_len: int = 128
+    ) -> None:
+        self.info = msgspec.structs.replace(INFO, max_model_len=max_model_len)
         self.is_closed = False
         self.num_steps = 0
         self._says = says

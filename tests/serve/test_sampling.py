@@ -10,10 +10,9 @@ import pytest
 
 from paceline.errors import RequestError
 from paceline.serve.body import decode_body
-from paceline.serve.openai.chat import template_messages
 from paceline.serve.openai.completions import split_prompts
 from paceline.serve.openai.sampling import GenerationDefaults, Terms, chat_logprobs, generation_defaults, sampling_params, terms
-from paceline.serve.openai.schema import ChatRequest, CompletionRequest, Message, TextPart, refuse_unbuilt
+from paceline.serve.openai.schema import ChatRequest, CompletionRequest, refuse_unbuilt
 
 NO_DEFAULTS = GenerationDefaults()
 
@@ -123,7 +122,6 @@ def test_terms_come_from_tier_priority_and_our_own_fields(fields: dict[str, Any]
         ({"bad_words": ["a"]}, "bad_words"),
         ({"echo": True}, "echo"),
         ({"prompt_logprobs": 0}, "prompt_logprobs"),
-        ({"continue_final_message": True}, "continue_final_message"),
         ({"chat_template": "x"}, "chat_template"),
         ({"paceline": {"ttft_target_ms": 5}}, "paceline.ttft_target_ms"),
         ({"paceline": {"speculation": {"length": 3}}}, "paceline.speculation"),
@@ -158,35 +156,3 @@ def test_empty_and_mixed_prompt_lists_are_refused(prompt: Any) -> None:
     with pytest.raises(RequestError) as caught:
         split_prompts(prompt)
     assert caught.value.param == "prompt"
-
-
-def test_messages_become_what_templates_read() -> None:
-    parts = [TextPart("text", "a"), TextPart("text", "b")]
-    messages = [
-        Message(role="developer", content="be brief"),
-        Message(role="user", content=parts),
-        Message(role="assistant", content="ok", name="x"),
-    ]
-    assert template_messages(messages) == [
-        {"role": "system", "content": "be brief"},
-        {"role": "user", "content": "a\nb"},
-        {"role": "assistant", "content": "ok", "name": "x"},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("messages", "param"),
-    [
-        ([], "messages"),
-        ([Message(role="king", content="x")], "messages[0].role"),
-        ([Message(role="user", content="x"), Message(role="user")], "messages[1].content"),
-        ([Message(role="tool", content="x")], "messages[0].role"),
-        ([Message(role="assistant", tool_calls=[{}])], "messages[0].tool_calls"),
-        ([Message(role="user", content=[TextPart("image_url")])], "messages[0].content"),
-        ([Message(role="user", content=[TextPart("text")])], "messages[0].content"),
-    ],
-)
-def test_a_message_that_cannot_be_served_is_named(messages: list[Message], param: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        template_messages(messages)
-    assert caught.value.param == param

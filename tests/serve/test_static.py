@@ -13,7 +13,8 @@ from paceline.serve.static import StaticFiles
 
 
 def client_of(folder: Path) -> TestClient:
-    return TestClient(Starlette(routes=[Route("/{path:path}", StaticFiles(folder).__call__)]))
+    files = StaticFiles(folder)
+    return TestClient(Starlette(routes=[Route(path, files.serve) for path in files.paths]))
 
 
 def test_files_come_with_their_type_and_a_strict_policy(tmp_path: Path) -> None:

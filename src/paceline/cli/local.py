@@ -20,6 +20,8 @@ from paceline.engine.messages import Finished, Tokens
 from paceline.errors import EngineError
 from paceline.formats.open import open_checkpoint
 from paceline.sampling.params import SamplingParams
+from paceline.text.chat import chat_template_for
+from paceline.text.prompt import ChatEncoder
 from paceline.text.stream import TextStream
 from paceline.text.tokenizer import load_tokenizer
 
@@ -29,7 +31,8 @@ class LocalModel:
 
     def __init__(self, path: Path, config: EngineConfig) -> None:
         checkpoint = open_checkpoint(path)
-        self.tokenizer = load_tokenizer(checkpoint)
+        self._tokenizer = load_tokenizer(checkpoint)
+        self._chat = ChatEncoder(self._tokenizer, chat_template_for(self._tokenizer.vocabulary))
         self._engine = build_engine(config, path)
         self._num_answers = 0
         self._seed = config.seed
@@ -39,6 +42,19 @@ class LocalModel:
         """The longest context in tokens."""
         return self._engine.info.max_model_len
 
+    @property
+    def is_chat_model(self) -> bool:
+        """Whether the model brings a chat template of its own."""
+        return self._tokenizer.chat_template is not None
+
+    def text_ids(self, text: str) -> list[int]:
+        """The prompt of a bare text."""
+        return self._tokenizer.encode(text, add_special=True, parse_special=True)
+
+    def chat_ids(self, history: list[tuple[str, str]]) -> list[int]:
+        """The prompt of a chat of (role, text). Errors: RequestError."""
+        return self._chat.render_to_ids([{"role": role, "content": text} for role, text in history])
+
     def answer(self, prompt_ids: list[int], params: SamplingParams) -> Iterator[str]:
         """Pieces of the continuation; closing the iterator or Ctrl-C aborts it. Errors: RequestError, EngineError."""
         self._num_answers += 1
@@ -47,12 +63,12 @@ class LocalModel:
             prompt_ids=prompt_ids,
             params=params,
             info=self._engine.info,
-            eos_ids=self.tokenizer.eos_ids,
+            eos_ids=self._tokenizer.eos_ids,
             now=time.monotonic(),
             draw_seed=lambda: self._seed + self._num_answers - 1,
         )
         self._engine.submit(request)
-        text = TextStream(self.tokenizer.vocabulary, params.stop, skip_special_tokens=params.skip_special_tokens)
+        text = TextStream(self._tokenizer.vocabulary, params.stop, skip_special_tokens=params.skip_special_tokens)
         try:
             with _interrupts() as interrupted:
                 while self._engine.has_work() and not interrupted:

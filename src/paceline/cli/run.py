@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
 
     model = LocalModel(path, config)
     try:
-        prompt_ids = model.text_ids(prompt) if options.raw or not model.has_template else model.chat_ids([("user", prompt)])
+        prompt_ids = model.text_ids(prompt) if options.raw or not model.is_chat_model else model.chat_ids([("user", prompt)])
         for piece in model.answer(prompt_ids, params):
             sys.stdout.write(piece)
             sys.stdout.flush()

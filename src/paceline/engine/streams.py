@@ -24,6 +24,7 @@ class EventStream:
 
     def __init__(self, requests: Sequence[Request], abort: Callable[[EventStream], None]) -> None:
         self.requests = tuple(requests)
+        self.submitted = time.monotonic()
         self._abort = abort
         self._open = {(request.id, index): request for request in requests for index in range(request.params.n)}
         self._events: list[Event] = []

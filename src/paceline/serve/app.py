@@ -71,8 +71,9 @@ def build_app(state: ServerState) -> Starlette:
     """The application over this state."""
     static = StaticFiles()
     routes = [Route(path, _endpoint(handler, state), methods=[method]) for method, path, handler in (*ROUTES, *OPERATIONS)]
+    routes += [Route(path, static.serve, methods=["GET"]) for path in static.paths]
     return Starlette(
-        routes=[*routes, Route("/{path:path}", static.__call__, methods=["GET"])],
+        routes=routes,
         middleware=[Middleware(Gate, state=state)],
         exception_handlers={PacelineError: _refuse, HTTPException: _refuse, ClientDisconnect: _drop, Exception: _fail},
     )

@@ -55,7 +55,6 @@ class Generation:
     def __init__(self, stream: EventStream, make_text: Callable[[Request], TextStream], metrics: ServerMetrics, received: float) -> None:
         self.stream = stream
         self.received = received
-        self.submitted = time.monotonic()
         self.last_finished: Finished | None = None
         self._metrics = metrics
         self._cached: dict[str, int] = {}
@@ -79,10 +78,19 @@ class Generation:
             if not events and self.stream.is_finished:
                 return
             now = time.monotonic()
-            hidden = _ending_tokens(events)
-            yield [self._tokens(event, now, hidden) if isinstance(event, Tokens) else self._finish(event) for event in events]
+            last = _end_tokens(events)
+            pieces: list[Piece] = []
+            for place, event in enumerate(events):
+                if isinstance(event, Tokens):
+                    pieces.append(self._tokens(event, now, ends_text=place in last))
+                elif event.reason != "error":
+                    pieces.append(self._finish(event))
+                else:
+                    yield pieces
+                    raise self._failure(event)
+            yield pieces
 
-    def _tokens(self, event: Tokens, now: float, hidden: set[tuple[str, int]]) -> Piece:
+    def _tokens(self, event: Tokens, now: float, *, ends_text: bool) -> Piece:
         choice = self._choices[event.request_id, event.index]
         metrics = self._metrics
         num_tokens = len(event.token_ids)
@@ -95,21 +103,22 @@ class Generation:
         choice.num_tokens += num_tokens
         choice.last_token = now
         metrics.generation_tokens += num_tokens
-        is_last = (event.request_id, event.index) in hidden
-        shown = event.token_ids[:-1] if is_last else event.token_ids
+        shown = event.token_ids[:-1] if ends_text else event.token_ids
         return Piece(choice.index, choice.text.push(shown), event.token_ids, event.logprobs)
 
     def _finish(self, event: Finished) -> Piece:
         choice = self._choices[event.request_id, event.index]
         self._metrics.finished[event.reason] += 1
-        if event.reason == "error":
-            self.stream.abort()
-            raise EngineError(event.message or "The engine failed on this request.")
         self._cached[event.request_id] = max(self._cached.get(event.request_id, 0), event.timings.cached_tokens)
         if self.last_finished is None or event.timings.finished >= self.last_finished.timings.finished:
             self.last_finished = event
         self._observe(event)
         return Piece(choice.index, choice.text.finish(), [], None, event)
+
+    def _failure(self, event: Finished) -> EngineError:
+        self._metrics.finished["error"] += 1
+        self.stream.abort()
+        return EngineError(event.message or "The engine failed on this request.")
 
     def _observe(self, event: Finished) -> None:
         metrics, timings = self._metrics, event.timings
@@ -118,7 +127,7 @@ class Generation:
         metrics.e2e_latency.observe(timings.finished - self.received)
         if timings.first_scheduled is None:
             return
-        metrics.queue_time.observe(max(timings.first_scheduled - self.submitted, 0.0))
+        metrics.queue_time.observe(max(timings.first_scheduled - self.stream.submitted, 0.0))
         metrics.inference_time.observe(timings.finished - timings.first_scheduled)
         if timings.first_token is not None:
             metrics.prefill_time.observe(timings.first_token - timings.first_scheduled)
@@ -139,14 +148,19 @@ class Generation:
             return None
         num_tokens = self._choices[last.request_id, last.index].num_tokens
         return timing_report(
-            last.timings, received=self.received, submitted=self.submitted, delivered=time.monotonic(), num_tokens=num_tokens
+            last.timings, received=self.received, submitted=self.stream.submitted, delivered=time.monotonic(), num_tokens=num_tokens
         )
 
 
-def _ending_tokens(events: Sequence[Event]) -> set[tuple[str, int]]:
-    """The sequences whose last token in this batch is an end or stop token: it ends the text and is no part of it."""
-    ended = [event for event in events if isinstance(event, Finished) and event.reason == "stop"]
-    return {(event.request_id, event.index) for event in ended if not isinstance(event.stop_reason, str)}
+def _end_tokens(events: Sequence[Event]) -> set[int]:
+    """The places of the events whose last token is an end or stop token: it ends the text and is no part of it."""
+    places: set[int] = set()
+    for end_place, end in enumerate(events):
+        if isinstance(end, Finished) and end.reason == "stop" and not isinstance(end.stop_reason, str):
+            key = (end.request_id, end.index)
+            own = (place for place in range(end_place - 1, -1, -1) if (events[place].request_id, events[place].index) == key)
+            places.add(next(own, end_place))
+    return places
 
 
 def seeds(requests: Sequence[Request]) -> list[int]:

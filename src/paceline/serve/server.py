@@ -14,8 +14,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +25,13 @@ from paceline import log
 from paceline.config import EngineConfig, ServeConfig
 from paceline.engine.client import EngineClient
 from paceline.errors import PacelineError, RequestError
+from paceline.formats.checkpoint import Checkpoint
 from paceline.formats.open import open_checkpoint
 from paceline.serve.app import build_app
 from paceline.serve.openai.sampling import generation_defaults
 from paceline.serve.state import ModelText, ServerState, model_names
+from paceline.text.chat import chat_template_for
+from paceline.text.prompt import ChatEncoder
 from paceline.text.tokenizer import load_tokenizer
 
 KEEP_ALIVE_S = 65
@@ -80,21 +83,28 @@ async def serve(service: Service, client: EngineClient, on_ready: Callable[[str,
     state = ServerState(config, client, model_names(config, service.asked, service.path), seed=service.engine_config.seed)
     stop = _stop_on_signals(state)
     try:
-        with open_socket(config.host, config.port) as listener:
-            http = _HttpServer(_uvicorn_config(state))
-            serving = asyncio.create_task(http.serve(sockets=[listener]))
-            try:
-                await _first(stop.wait(), _load(service, state))
-                if not stop.is_set():
-                    on_ready(_address(listener), state)
-                await stop.wait()
-                await _drain(state)
-            finally:
-                http.should_exit = True
-                await serving
+        listener = open_socket(config.host, config.port)
+        async with _listening(listener, state):
+            await _first(stop.wait(), _load(service, state))
+            if not stop.is_set():
+                on_ready(_address(listener), state)
+            await stop.wait()
+            await _drain(state)
     finally:
         await client.close()
         state.close()
+
+
+@asynccontextmanager
+async def _listening(listener: socket.socket, state: ServerState) -> AsyncIterator[None]:
+    """Answer HTTP while the block runs, and close the socket after it."""
+    http = _HttpServer(_uvicorn_config(state))
+    serving = asyncio.create_task(http.serve(sockets=[listener]))
+    try:
+        yield
+    finally:
+        http.should_exit = True
+        await serving
 
 
 def _uvicorn_config(state: ServerState) -> uvicorn.Config:
@@ -140,7 +150,7 @@ async def _first(*works: Coroutine[object, object, object]) -> None:
 
 async def _load(service: Service, state: ServerState) -> None:
     """Wait for the engine, and meanwhile load the text side on a thread."""
-    text = asyncio.create_task(asyncio.to_thread(load_model_text, service))
+    text = asyncio.create_task(asyncio.to_thread(_load_text, service))
     try:
         await state.client.start()
     except PacelineError:
@@ -149,11 +159,25 @@ async def _load(service: Service, state: ServerState) -> None:
     state.model = await text
 
 
-def load_model_text(service: Service) -> ModelText:
-    """The tokenizer, chat template and defaults of the served model. Errors: ModelError."""
-    checkpoint = open_checkpoint(service.path)
+def _load_text(service: Service) -> ModelText:
+    text = model_text(open_checkpoint(service.path), service.serve_config.chat_template)
+    if text.chat.note is not None:
+        log.log("warning", "serve.chat_template", note=text.chat.note)
+    return text
+
+
+def model_text(checkpoint: Checkpoint, template_file: str | None) -> ModelText:
+    """The tokenizer, chat template and defaults of a model. Errors: ModelError, RequestError for the template file."""
     tokenizer = load_tokenizer(checkpoint)
-    return ModelText(tokenizer, None, generation_defaults(checkpoint.files))
+    template = chat_template_for(tokenizer.vocabulary, None if template_file is None else _read_template(template_file))
+    return ModelText(tokenizer, ChatEncoder(tokenizer, template), generation_defaults(checkpoint.files))
+
+
+def _read_template(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"The chat template `{path}` cannot be read: {error}.", param="chat_template") from None
 
 
 async def _drain(state: ServerState) -> None:

@@ -23,11 +23,11 @@ from paceline.serve.openai.sampling import GenerationDefaults
 from paceline.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from paceline.text.chat import ChatTemplate
+    from paceline.text.prompt import ChatEncoder
 
 Health = Literal["loading", "ready", "draining", "dead"]
-INLINE_CHARS = 4096
-"""Prompts up to this length are tokenised on the event loop: it takes well under a millisecond, less than a thread's switch."""
+INLINE_BYTES = 4096
+"""Texts of bodies up to this size are tokenised on the event loop: it takes well under a millisecond, less than a thread's switch."""
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class ModelText:
     """The text side of a model, loaded in this process."""
 
     tokenizer: Tokenizer
-    chat_template: ChatTemplate | None
+    chat: ChatEncoder
     defaults: GenerationDefaults
 
 
@@ -103,9 +103,9 @@ class ServerState:
         """A seed for a request that brings none; exact in a JSON number of any client."""
         return self._seeds.getrandbits(48)
 
-    async def run_text(self, work: Callable[[], T], *, num_chars: int) -> T:
+    async def run_text(self, work: Callable[[], T], *, size: int) -> T:
         """Render or tokenise: at once when short, else on the text thread, so that the event loop stays quick."""
-        if num_chars <= INLINE_CHARS:
+        if size <= INLINE_BYTES:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import mimetypes
 from pathlib import Path
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -33,15 +32,16 @@ class StaticFiles:
         paths = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
         self._files = {path.relative_to(folder).as_posix(): (path.read_bytes(), _media_type(path)) for path in paths}
 
-    async def __call__(self, request: Request) -> Response:
-        """The file of that path; `/` is `index.html`, or a hint when there is none. Errors: HTTPException 404."""
-        name = str(request.path_params.get("path", "")) or "index.html"
-        if name in self._files:
-            content, media_type = self._files[name]
-            return Response(content, media_type=media_type, headers=HEADERS)
-        if name == "index.html":
-            return Response(HINT, media_type="text/html", headers=HEADERS)
-        raise HTTPException(404, "There is nothing at this path.")
+    @property
+    def paths(self) -> list[str]:
+        """The paths that have something to serve; `/` always does: `index.html`, or a hint when there is none."""
+        return ["/", *("/" + name for name in self._files)]
+
+    async def serve(self, request: Request) -> Response:
+        """The file of the request's path."""
+        name = request.url.path.removeprefix("/") or "index.html"
+        content, media_type = self._files.get(name, (HINT, "text/html"))
+        return Response(content, media_type=media_type, headers=HEADERS)
 
 
 def _media_type(path: Path) -> str:

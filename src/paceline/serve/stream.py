@@ -85,7 +85,10 @@ class EventStreamAnswer:
     async def _stream(self, send: Send) -> None:
         writer = self._writer
         async for pieces in self._generation.batches():
-            await self._write(send, writer.chunks(pieces) if pieces else PING)
+            if pieces:
+                await self._write(send, writer.chunks(pieces))
+            elif self._idle_s() > PING_S:
+                await self._write(send, PING)
         await self._write(send, writer.closing() + DONE)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -110,9 +113,11 @@ class EventStreamAnswer:
         """Ping while nothing is written; cut off a reader that does not take what is."""
         while True:
             await asyncio.sleep(PING_S / 2)
-            idle_s = time.monotonic() - self._last_write
-            if self._is_writing and idle_s > STALL_S:
+            if self._is_writing and self._idle_s() > STALL_S:
                 task.cancel()
                 return
-            if not self._is_writing and idle_s > PING_S:
+            if not self._is_writing and self._idle_s() > PING_S:
                 self._generation.stream.poke()
+
+    def _idle_s(self) -> float:
+        return time.monotonic() - self._last_write

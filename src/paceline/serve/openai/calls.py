@@ -47,18 +47,21 @@ class Call(Generic[B]):
     model_name: str
     warnings: list[str]
     received: float
+    num_bytes: int
+    """Of the whole body: no text in it is longer."""
 
 
 async def open_call(http: HttpRequest, state: ServerState, schema: type[B]) -> Call[B]:
     """Read a call. Errors: UnavailableError, BodyTooLargeError, NotFoundError, RequestError."""
     received = time.monotonic()
     model = state.require_ready()
-    body, warnings = decode_body(await read_body(http, state.config.max_body_mib << 20), schema)
+    data = await read_body(http, state.config.max_body_mib << 20)
+    body, warnings = decode_body(data, schema)
     model_name = state.check_model(body.model)
     refuse_unbuilt(body)
     if warnings:
         log.log("warning", "request.unknown_fields", num=len(warnings), first=warnings[0])
-    return Call(state, model, body, model_name, warnings, received)
+    return Call(state, model, body, model_name, warnings, received, len(data))
 
 
 def answer_call(call: Call[B], prompts: Sequence[list[int]], params: SamplingParams, shape: Shape, *, prompt_field: str) -> ASGIApp:

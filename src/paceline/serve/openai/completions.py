@@ -16,6 +16,7 @@ from paceline.serve.state import ServerState
 from paceline.text.tokenizer import Tokenizer
 
 MAX_CHOICES = 512
+COMPLETION_SHAPE = CompletionShape()
 
 
 async def completions(http: HttpRequest, state: ServerState) -> ASGIApp:
@@ -26,9 +27,8 @@ async def completions(http: HttpRequest, state: ServerState) -> ASGIApp:
     if len(prompts) * params.n > MAX_CHOICES:
         raise invalid(f"{len(prompts)} prompts times `n` {params.n} is over the limit of {MAX_CHOICES} choices.", "prompt")
     tokenizer = call.model.tokenizer
-    num_chars = sum(len(prompt) for prompt in prompts if isinstance(prompt, str))
-    prompt_ids = await state.run_text(lambda: [_token_ids(prompt, tokenizer) for prompt in prompts], num_chars=num_chars)
-    return answer_call(call, prompt_ids, params, CompletionShape(), prompt_field="prompt")
+    prompt_ids = await state.run_text(lambda: [_token_ids(prompt, tokenizer) for prompt in prompts], size=call.num_bytes)
+    return answer_call(call, prompt_ids, params, COMPLETION_SHAPE, prompt_field="prompt")
 
 
 def split_prompts(prompt: str | list[str | int | list[int]]) -> list[str | list[int]]:

@@ -1,7 +1,8 @@
 """Log-probabilities in the two shapes of OpenAI's API.
 
-The one idea: a token is spelled by its bytes; its `token` string is those bytes as UTF-8 with replacement marks, so a
-client that wants exact text reads `bytes`. JSON has no infinity: what is impossible is reported as `FLOOR`.
+The one idea: a token is spelled by its bytes. In chats its `token` string is those bytes as UTF-8 with replacement marks, and
+a client that wants exact text reads `bytes`; completions have no `bytes`, so there the string itself is exact. JSON has no
+infinity: what is impossible is reported as `FLOOR`.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ def _chat_entry(token_id: int, logprob: float, spell: Spell) -> dict[str, Any]:
 
 def completion_entries(token_ids: Sequence[int], found: Sequence[TokenLogprobs], spell: Spell, offset: int) -> dict[str, Any]:
     """The parallel lists of a completion's `logprobs`; `text_offset` counts characters of the tokens' own spelling."""
-    tokens = [spell(token_id).decode("utf-8", "replace") for token_id in token_ids]
+    tokens = [_spelled(spell(token_id)) for token_id in token_ids]
     offsets = []
-    for token in tokens:
+    for token_id in token_ids:
         offsets.append(offset)
-        offset += len(token)
+        offset += len(spell(token_id).decode("utf-8", "replace"))
     tops = []
     for token_id, token, one in zip(token_ids, tokens, found, strict=True):
         pairs = zip(one.top_ids, one.top_logprobs, strict=True)
-        top = {spell(top_id).decode("utf-8", "replace"): _finite(logprob) for top_id, logprob in pairs}
+        top = {_spelled(spell(top_id)): _finite(logprob) for top_id, logprob in pairs}
         if token_id not in one.top_ids:
             top.setdefault(token, _finite(one.logprob))
         tops.append(top)
@@ -51,6 +52,14 @@ def completion_entries(token_ids: Sequence[int], found: Sequence[TokenLogprobs],
         "top_logprobs": tops,
         "text_offset": offsets,
     }
+
+
+def _spelled(data: bytes) -> str:
+    """A token as a key: its text, or `bytes:\\xNN…` when it is not UTF-8, so that different tokens stay different."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
 
 
 def _finite(logprob: float) -> float:

@@ -74,28 +74,11 @@ class CommonFields(msgspec.Struct, frozen=True, kw_only=True):
     paceline: PacelineOptions | None = None
 
 
-class TextPart(msgspec.Struct, frozen=True):
-    """One part of a message's content."""
-
-    type: str
-    text: str | None = None
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of a chat."""
-
-    role: str
-    content: str | list[TextPart] | None = None
-    name: str | None = None
-    tool_calls: Json = None
-    tool_call_id: str | None = None
-    function_call: Json = None
-
-
 class ChatRequest(CommonFields, frozen=True, kw_only=True):
     """The body of `POST /v1/chat/completions`."""
 
-    messages: list[Message]
+    messages: list[dict[str, Json]]
+    """Checked by `text.messages`, which knows what templates read."""
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -138,8 +121,6 @@ NOT_BUILT: tuple[tuple[str, Callable[[Json], bool]], ...] = (
     ("tool_choice", lambda value: value not in (None, "none", "auto")),
     ("functions", _is_asked),
     ("function_call", lambda value: value not in (None, "none", "auto")),
-    ("continue_final_message", _is_asked),
-    ("add_generation_prompt", lambda value: value is False),
     ("chat_template", _is_asked),
     ("modalities", lambda value: value not in (None, [], ["text"])),
     ("audio", _is_asked),
