@@ -15,7 +15,7 @@ CHECKERS := layers sizes names words docs
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help serve test build check format bench docs prove clean model check-page
+.PHONY: help serve test build check check-style check-native check-own check-types check-page format bench docs prove clean model
 
 help: ## Say what each verb does
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -29,9 +29,26 @@ test: $(STAMPS)/test build model ## Run the test suite
 
 build: $(STAMPS)/build ## Build the native core and install the package, editable
 
-check: $(STAMPS)/test $(STAMPS)/check build check-page ## Run formatters, type checkers and the project's own checks
+check: check-style check-native check-own check-page check-types ## Run formatters, type checkers and the project's own checks
+
+check-style: $(STAMPS)/check
 	@$(BIN)/ruff check --quiet . && echo "ruff: ok"
 	@$(BIN)/ruff format --check --quiet . && echo "ruff format: ok"
+
+check-native: $(STAMPS)/check
+	@$(BIN)/clang-format --dry-run -Werror $(NATIVE) && echo "clang-format: ok"
+
+check-own: build
+	@for checker in $(CHECKERS); do $(BIN)/python -m tools.check_$$checker || failed=1; done; test -z "$$failed"
+
+check-types: $(STAMPS)/test $(STAMPS)/check build
+	@$(BIN)/mypy
+
+check-page:
+	@if command -v npm >/dev/null; then cd web && npm install --silent --no-audit --no-fund --no-package-lock && npm run --silent check && echo "tsc: ok"; \
+	else echo "tsc: left out, there is no node here"; fi
+
+format: ok"
 	@$(BIN)/clang-format --dry-run -Werror $(NATIVE) && echo "clang-format: ok"
 	@for checker in $(CHECKERS); do $(BIN)/python -m tools.check_$$checker || failed=1; done; test -z "$$failed"
 	@$(BIN)/mypy

@@ -16,7 +16,6 @@ from rich.table import Table
 
 from paceline.bench.machine import MachineRecord
 
-
 FILE_WIDTH = 160
 """Columns of a table that goes to a file or a pipe."""
 
