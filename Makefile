@@ -48,15 +48,6 @@ check-page:
 	@if command -v npm >/dev/null; then cd web && npm install --silent --no-audit --no-fund --no-package-lock && npm run --silent check && echo "tsc: ok"; \
 	else echo "tsc: left out, there is no node here"; fi
 
-format: ok"
-	@$(BIN)/clang-format --dry-run -Werror $(NATIVE) && echo "clang-format: ok"
-	@for checker in $(CHECKERS); do $(BIN)/python -m tools.check_$$checker || failed=1; done; test -z "$$failed"
-	@$(BIN)/mypy
-
-check-page:
-	@if command -v npm >/dev/null; then cd web && npm install --silent --no-audit --no-fund --no-package-lock && npm run --silent check && echo "tsc: ok"; \
-	else echo "tsc: left out, there is no node here"; fi
-
 format: $(STAMPS)/check ## Format Python and C++
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format --quiet . ; $(BIN)/clang-format -i $(NATIVE)
 
