@@ -13,6 +13,12 @@ import venv
 from pathlib import Path
 
 PROMISE_MB = 250.0
+IS_WHOLE = """
+import paceline.engine.build, paceline.backends.native._core
+from paceline.serve.static import FOLDER
+assert (FOLDER / "index.html").exists(), "the page is missing"
+"""
+"""Run by the fresh environment's Python: what a user needs is there."""
 FORBIDDEN = ("torch", "triton", "transformers")
 
 
@@ -28,7 +34,7 @@ def main() -> int:
         root = Path(__file__).resolve().parent.parent
         python = Path(place) / "bin" / "python"
         subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(root)], check=True)
-        subprocess.run([python, "-c", "import paceline.engine.build, paceline.backends.native._core"], check=True, cwd=place)
+        subprocess.run([python, "-c", IS_WHOLE], check=True, cwd=place)
         packages = next((Path(place) / "lib").glob("python*/site-packages"))
         sizes = {path.name: folder_bytes(path) for path in packages.iterdir() if path.is_dir()}
         total = folder_bytes(Path(place)) / 1e6
