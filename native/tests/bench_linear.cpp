@@ -1,6 +1,8 @@
-// Measures the linear kernels of this machine's best target: GB/s of weights for one token, TOPS for several.
+// Measures the linear kernels: GB/s of weights for one token, TOPS for several.
 //
-//   bench_linear [type …]        all types when none is named; K = 1536, times are the median of a few seconds' runs
+//   bench_linear [--target name] [type …]     the best target and all types unless named; K = 1536; a time is the
+//   median of the
+//                                             calls that fit in 0.2 s
 //
 // Two sizes: `memory` has more weights than any cache, `cache` fits the L2 cache of a core and shows the kernel alone.
 #include <algorithm>
@@ -16,24 +18,10 @@
 #include <sys/mman.h>
 #endif
 
-#include "paceline/linear.h"
+#include "paceline/kernels.h"
+#include "runtime/dispatch.h"
 
 namespace paceline {
-#ifdef __x86_64__
-namespace avx512_vnni {
-#else
-namespace portable {
-#endif
-void linear(const LinearTask& task, int32_t tile_begin, int32_t tile_end);
-void quantize(const float*, ptrdiff_t, int32_t, int32_t, uint8_t*, int32_t, int32_t);
-}  // namespace avx512_vnni or portable
-
-#ifdef __x86_64__
-namespace best = avx512_vnni;
-#else
-namespace best = portable;
-#endif
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -64,7 +52,7 @@ uint8_t* huge_pages(size_t bytes) {
 
 // Seconds of one call over all tiles, split among threads that start together; each thread repeats for `min_s` and
 // reports its median.
-double median_s(const LinearTask& task, int num_threads, double min_s) {
+double median_s(const Kernels& kernels, const LinearTask& task, int num_threads, double min_s) {
   const int32_t tiles = num_tiles(task);
   std::vector<double> medians(num_threads);
   std::vector<std::thread> threads;
@@ -74,7 +62,7 @@ double median_s(const LinearTask& task, int num_threads, double min_s) {
     const auto start = Clock::now();
     while (times.size() < 3 || std::chrono::duration<double>(Clock::now() - start).count() < min_s) {
       const auto before = Clock::now();
-      best::linear(task, begin, end);
+      kernels.linear(task, begin, end);
       times.push_back(std::chrono::duration<double>(Clock::now() - before).count());
     }
     std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
@@ -92,7 +80,7 @@ struct Size {
   std::vector<int32_t> tokens;
 };
 
-void measure(const NamedType& type, const Size& size, const uint8_t* weights, int num_threads) {
+void measure(const Kernels& kernels, const NamedType& type, const Size& size, const uint8_t* weights, int num_threads) {
   const size_t tile_bytes = packed_bytes(type.type, kRowTile, kCols);
   const int32_t rows = static_cast<int32_t>(size.bytes / tile_bytes) * kRowTile;
   const MatrixPart part{type.type, rows, kCols, weights};
@@ -102,9 +90,9 @@ void measure(const NamedType& type, const Size& size, const uint8_t* weights, in
   uint8_t* activations = huge_pages(activation_bytes(max_tokens, kCols));
   float* y = reinterpret_cast<float*>(huge_pages(static_cast<size_t>(max_tokens) * rows * sizeof(float)));
   for (int32_t tokens : size.tokens) {
-    best::quantize(x.data(), kCols, tokens, kCols, activations, 0, tokens);
+    kernels.quantize(x.data(), kCols, tokens, kCols, activations, 0, tokens);
     const LinearTask task{&part, 1, tokens, kCols, activations, x.data(), kCols, nullptr, y, rows};
-    const double seconds = median_s(task, num_threads, 0.2);
+    const double seconds = median_s(kernels, task, num_threads, 0.2);
     const double bytes = static_cast<double>(tile_bytes) * (rows / kRowTile);
     std::printf("%-5s %-7s threads %d  M %4d  %9.1f us  %6.1f GB/s  %6.3f TOPS\n", type.name, size.name, num_threads,
                 tokens, seconds * 1e6, bytes / seconds * 1e-9, 2.0 * rows * kCols * tokens / seconds * 1e-12);
@@ -119,15 +107,30 @@ void measure(const NamedType& type, const Size& size, const uint8_t* weights, in
 
 int main(int argc, char** argv) {
   using namespace paceline;
+  std::vector<std::string> wanted(argv + 1, argv + argc);
+  std::string target_name;
+  if (wanted.size() >= 2 && wanted[0] == "--target") {
+    target_name = wanted[1];
+    wanted.erase(wanted.begin(), wanted.begin() + 2);
+  }
+  const Kernels* kernels = nullptr;
+  for (const TargetInfo& target : list_targets()) {
+    if (kernels == nullptr && target.is_available && (target_name.empty() || target.name == target_name)) {
+      kernels = target.kernels;
+    }
+  }
+  if (kernels == nullptr) {
+    std::fprintf(stderr, "This machine has no target `%s`.\n", target_name.c_str());
+    return 1;
+  }
+  std::printf("target %s\n", kernels->name);
   const uint8_t* weights = huge_pages(kMemoryBytes + (size_t{1} << 20));
   const std::vector<Size> sizes = {{"memory", kMemoryBytes, {1, 2, 4, 5, 8}},
                                    {"cache", kCacheBytes, {1, 4, 5, 8, 16, 64, 512}}};
   for (const NamedType& type : kTypes) {
-    const bool is_wanted = argc < 2 || std::any_of(argv + 1, argv + argc,
-                                                   [&](const char* name) { return std::string(name) == type.name; });
-    if (!is_wanted) continue;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), type.name) == wanted.end()) continue;
     for (int num_threads : {1, 2}) {
-      for (const Size& size : sizes) measure(type, size, weights, num_threads);
+      for (const Size& size : sizes) measure(*kernels, type, size, weights, num_threads);
     }
   }
   return 0;
