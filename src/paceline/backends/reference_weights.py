@@ -61,7 +61,7 @@ def quantize_activations(x: F32) -> tuple[I8, F32]:
     Shapes:  [T, K] → [T, K / 32, 32] i8, [T, K / 32] f32
     Source:  native/include/paceline/linear.h, contract of `QuantizeFn`
     """
-    blocks = x.reshape(len(x), -1, QUANT_BLOCK)
+    blocks = x.reshape(len(x), x.shape[1] // QUANT_BLOCK, QUANT_BLOCK)
     peaks = np.abs(blocks).max(axis=-1)
     scales = peaks / np.float32(127)
     inverses = np.divide(np.float32(127), peaks, out=np.zeros_like(peaks), where=peaks > 0)
