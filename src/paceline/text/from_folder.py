@@ -46,7 +46,7 @@ def read_folder(checkpoint: Checkpoint) -> TokenizerFolder:
     space_prefix = _take_space_prefix(pipeline)
     pieces, kinds = _tokens(pipeline, path)
     ids = {piece: token_id for token_id, piece in enumerate(pieces)}
-    bos_id = ids.get(_token_name(config.get("bos_token")), None)
+    bos_id = ids.get(_token_name(config.get("bos_token")))
     vocabulary = Vocabulary(
         pieces=pieces,
         kinds=kinds,

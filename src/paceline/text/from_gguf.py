@@ -12,9 +12,10 @@ Source:  the GGUF specification, section "Tokenizer"
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from paceline.errors import ModelError
 from paceline.formats.checkpoint import Checkpoint, MetaValue
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Encoder
 
 _SCHEMES: dict[str, Scheme] = {"gpt2": "byte_level", "llama": "sentencepiece"}
+
+_BYTES_OF_TEXT = (*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1), 0xF3)
+"""Bytes that ordinary UTF-8 text is made of; published vocabularies lack some of the others (SmolLM2: 0x04, 0xF1 …)."""
 
 END_OF_TURN = (
     *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<turn|>", "<|end|>"),
@@ -50,7 +54,7 @@ def vocabulary_from_gguf(checkpoint: Checkpoint) -> Vocabulary:
         scheme=scheme,
         bos_id=bos_id,
         eos_ids=end_ids(pieces, kinds, [eos_id, *ends]),
-        adds_bos=bos_id is not None and reader.flag("add_bos_token", rule.adds_bos if rule else True),
+        adds_bos=reader.flag("add_bos_token", rule.adds_bos if rule else True) and bos_id is not None,
         space_prefix="each" if scheme == "sentencepiece" and reader.flag("add_space_prefix", True) else "never",
         chat_template=reader.chat_template(),
     )
@@ -69,7 +73,9 @@ def encoder_from_gguf(checkpoint: Checkpoint, vocabulary: Vocabulary) -> Encoder
     except Exception as error:  # the `tokenizers` library has no narrower type for tables that do not fit together
         raise ModelError(f"the tokenizer's tables do not fit together: {error}", path=checkpoint.path) from error
     defined = [vocabulary.pieces[i] for i, kind in enumerate(vocabulary.kinds) if kind == TokenKind.USER_DEFINED]
-    encoder.add_tokens([AddedToken(piece, normalized=False, special=False) for piece in defined if piece])
+    # SentencePiece looks for user-defined tokens after spaces became `▁`, byte-level models in the text as it came.
+    is_normalised = vocabulary.scheme == "sentencepiece"
+    encoder.add_tokens([AddedToken(piece, normalized=is_normalised, special=False) for piece in defined if piece])
     return encoder
 
 
@@ -87,10 +93,11 @@ def _byte_level_encoder(reader: _Reader, vocabulary: Vocabulary) -> Encoder:
     if reader.text("pre") in (None, "default"):
         log("warning", "text.no_pre_tokenizer_named", path=reader.checkpoint.path, used="gpt-2")
     ids = _mergeable(vocabulary)
-    missing = sum(character not in ids for character in byte_characters())
+    characters = byte_characters()
+    missing = sum(characters[byte] not in ids for byte in _BYTES_OF_TEXT)
     if missing:
         log("warning", "text.vocabulary_lacks_bytes", path=reader.checkpoint.path, num_missing=missing)
-    merges = [tuple(merge.split(" ", 1)) for merge in reader.strings("merges")]
+    merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in reader.strings("merges"))]
     encoder = Tokenizer(models.BPE(ids, merges, ignore_merges=rule.takes_whole_words))
     if rule.is_nfc:
         encoder.normalizer = normalizers.NFC()
@@ -116,21 +123,21 @@ def _sentencepiece_encoder(reader: _Reader, vocabulary: Vocabulary) -> Encoder:
     return encoder
 
 
-def score_merges(vocabulary: Vocabulary, scores: np.ndarray) -> list[tuple[str, str]]:  # type: ignore[type-arg]
+def score_merges(vocabulary: Vocabulary, scores: npt.NDArray[np.float32]) -> list[tuple[str, str]]:
     """Every pair of tokens that joins to a token, the joined token's best score first.
 
     SentencePiece merges the pair whose token scores best, the leftmost of equals; a list of ranked pairs says the same, as scores
     differ between tokens. Splits of one token keep one order, the shorter left part first.
     Source:  Kudo and Richardson 2018 (SentencePiece); 262,144 tokens take 0.8 s
     """
-    pieces = vocabulary.pieces
-    normal = [i for i, kind in enumerate(vocabulary.kinds) if kind == TokenKind.NORMAL]
-    order = sorted(normal, key=(-scores).tolist().__getitem__)
-    parts = frozenset(pieces[i] for i in normal)
+    is_normal = np.frombuffer(vocabulary.kinds, np.uint8) == TokenKind.NORMAL
+    order = np.argsort(-scores, kind="stable")
+    pieces = [vocabulary.pieces[i] for i in order[is_normal[order]].tolist()]
+    parts = frozenset(pieces)
     merges: list[tuple[str, str]] = []
-    for token_id in order:
-        piece = pieces[token_id]
-        merges += [(piece[:cut], piece[cut:]) for cut in range(1, len(piece)) if piece[:cut] in parts and piece[cut:] in parts]
+    for piece in pieces:
+        cuts = range(1, len(piece))
+        merges += [(left, right) for cut in cuts if (left := piece[:cut]) in parts and (right := piece[cut:]) in parts]
     return merges
 
 
@@ -195,9 +202,9 @@ class _Reader:
         value = self._metadata.get(f"tokenizer.ggml.{name}")
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.error(name, "no list of strings")
-        return value  # type: ignore[return-value]
+        return cast(list[str], value)
 
-    def array(self, name: str) -> np.ndarray:  # type: ignore[type-arg]
+    def array(self, name: str) -> npt.NDArray[np.generic]:
         value = self._metadata.get(f"tokenizer.ggml.{name}")
         if not isinstance(value, (np.ndarray, list)):
             raise self.error(name, "no list of numbers")

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from paceline.errors import RequestError
 from paceline.formats.checkpoint import Checkpoint
-from paceline.text.control import ControlSplitter, Segment
+from paceline.text.control import ControlSplitter, Segment, valid_unicode
 from paceline.text.detokenizer import decode
 from paceline.text.vocabulary import Vocabulary
 
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
 class Tokenizer:
     """Encodes and decodes for one model. Safe to use from several threads; encoding lets other threads run."""
 
-    __slots__ = ("_encoder", "_splitter", "vocabulary")
+    __slots__ = ("_encoder", "splitter", "vocabulary")
 
     def __init__(self, vocabulary: Vocabulary, encoder: Encoder, splitter: ControlSplitter) -> None:
         self.vocabulary = vocabulary
         self._encoder = encoder
-        self._splitter = splitter
+        self.splitter = splitter
 
     @property
     def vocab_size(self) -> int:
@@ -70,12 +69,8 @@ class Tokenizer:
         tokens that are spelled out in the text for what they are; without it they are characters like any others.
         Errors: RequestError for text that is no valid Unicode (a lone surrogate)
         """
-        segments: Sequence[Segment] = self.split(text) if parse_special else (text,)
+        segments: Sequence[Segment] = self.splitter.split(text) if parse_special else (text,)
         return self.encode_segments(segments, add_special=add_special)
-
-    def split(self, text: str) -> list[Segment]:
-        """The text cut at the control tokens that it spells out."""
-        return self._splitter.split(_checked(text))
 
     def encode_segments(self, segments: Iterable[Segment], *, add_special: bool) -> list[int]:
         """The ids of pieces of plain text and control tokens in turn; exactly one BOS where the model wants one."""
@@ -86,7 +81,7 @@ class Tokenizer:
                 ids.append(segment)
                 prefix = " " if self.vocabulary.space_prefix == "each" else ""
             elif segment:
-                ids += self._encode_plain(prefix + _checked(segment))
+                ids += self._encode_plain(prefix + valid_unicode(segment))
                 prefix = ""
         bos_id = self.vocabulary.bos_id
         if add_special and self.vocabulary.adds_bos and bos_id is not None and ids[:1] != [bos_id]:
@@ -130,12 +125,3 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     folder = read_folder(checkpoint)
     encoder, marks = encoder_from_folder(folder)
     return Tokenizer(folder.vocabulary, encoder, ControlSplitter(folder.vocabulary.control_ids, marks))
-
-
-def _checked(text: str) -> str:
-    """The text, which must be valid Unicode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise RequestError(f"The text has a lone surrogate at character {error.start}; expected valid Unicode.") from error
-    return text
