@@ -33,7 +33,7 @@ def main() -> int:
         venv.create(place, with_pip=True)
         root = Path(__file__).resolve().parent.parent
         python = Path(place) / "bin" / "python"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(root)], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "--quiet", "--disable-pip-version-check", str(root)], check=True)
         subprocess.run([python, "-c", IS_WHOLE], check=True, cwd=place)
         packages = next((Path(place) / "lib").glob("python*/site-packages"))
         sizes = {path.name: folder_bytes(path) for path in packages.iterdir() if path.is_dir()}
