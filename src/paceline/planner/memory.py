@@ -71,7 +71,7 @@ def plan_memory(
     """
     wanted_len = max_model_len or spec.max_positions
     room = budget_bytes - needs.weights_bytes - needs.arena_bytes
-    fitting = room // needs.block_bytes if needs.block_bytes else MAX_AUTO_BLOCKS
+    fitting = room // needs.block_bytes if needs.block_bytes else max(MAX_AUTO_BLOCKS, num_blocks or 0)
     notes: list[str] = []
     if num_blocks is None:
         num_blocks, why = _auto_blocks(fitting, max_num_seqs, wanted_len)
