@@ -34,7 +34,7 @@ def check_limits(config: Any) -> None:
         low, high, choices = meta.get("low"), meta.get("high"), meta.get("choices")
         if choices and value not in choices:
             raise RequestError(f"`{f.name}` is `{value}`; expected one of {', '.join(choices)}.", param=f.name)
-        if low is not None and not value >= low or high is not None and not value <= high:
+        if (low is not None and not value >= low) or (high is not None and not value <= high):
             limits = f"{low if low is not None else '…'} to {high if high is not None else '…'}"
             raise RequestError(f"`{f.name}` is {value}; expected {limits}.", param=f.name)
 

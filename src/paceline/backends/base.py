@@ -93,7 +93,10 @@ class Backend(Protocol):
 
     @property
     def numerics(self) -> str:
-        """A string that changes whenever the bits of a result may change (target, numerics version, KV type): part of the prefix cache's root digest."""
+        """A string that changes whenever the bits of a result may change (target, numerics version, KV type).
+
+        It is part of the prefix cache's root digest.
+        """
         ...
 
     @property
