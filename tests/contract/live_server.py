@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
@@ -28,15 +28,16 @@ class LiveServer:
     url: str
     started: float
     """`time.monotonic()` just before the process was started."""
-    lines: list[str] = field(default_factory=list)
+    lines: list[str]
+    http: httpx.Client
 
     def get(self, path: str) -> httpx.Response:
         """A GET."""
-        return httpx.get(self.url + path, timeout=60)
+        return self.http.get(path)
 
     def post(self, path: str, body: object, **options: Any) -> httpx.Response:
         """A POST of JSON."""
-        return httpx.post(self.url + path, json=body, timeout=60, **options)
+        return self.http.post(path, json=body, **options)
 
     def stream(self, path: str, body: dict[str, Any]) -> list[str]:
         """The data of each event of a streamed answer."""
@@ -44,7 +45,7 @@ class LiveServer:
 
     def timed_stream(self, path: str, body: dict[str, Any]) -> Iterator[tuple[float, str]]:
         """The data of each event of a streamed answer with the moment it came."""
-        with httpx.stream("POST", self.url + path, json=body | {"stream": True}, timeout=60) as answer:
+        with self.http.stream("POST", path, json=body | {"stream": True}) as answer:
             assert answer.status_code == 200, answer.read()
             for line in answer.iter_lines():
                 if line.startswith("data: "):
@@ -61,37 +62,45 @@ class LiveServer:
         return self.process.wait(timeout=30)
 
 
-def start_process(arguments: list[str]) -> subprocess.Popen[str]:
-    """`paceline` with these arguments, from the source tree."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "default"}
-    command = [sys.executable, "-m", "paceline.cli.main", *arguments]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def environment(**more: str) -> dict[str, str]:
+    """This environment, with the package from the source tree."""
+    return os.environ | {"PYTHONPATH": str(ROOT / "src")} | more
+
+
+def command(*arguments: str) -> list[str]:
+    """The words that run `paceline`."""
+    return [sys.executable, "-m", "paceline.cli.main", *arguments]
 
 
 @contextmanager
-def live_server(model: Path, *flags: str) -> Iterator[LiveServer]:
-    """Serve `model` until the block ends; the server must be ready at its start and end with exit code 0 when told to."""
+def live_server(model: Path | str, *flags: str, **more: str) -> Iterator[LiveServer]:
+    """Serve `model` until the block ends, with `more` in its environment; it must be ready at the start and exit with 0 when told to."""
     started = time.monotonic()
-    process = start_process(["serve", str(model), "--port", "0", *flags])
+    words = command("serve", str(model), "--port", "0", *flags)
+    process = subprocess.Popen(words, env=environment(**more), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     lines: list[str] = []
-    try:
-        yield LiveServer(process, _ready_address(process, lines), started, lines)
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=30) == 0, "".join(lines)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _ready_address(process: subprocess.Popen[str], lines: list[str]) -> str:
     assert process.stderr is not None
-    for line in process.stderr:
+    with process.stderr as stderr:
+        try:
+            url = _ready_address(process, stderr, lines)
+            reader = threading.Thread(target=lines.extend, args=(stderr,))
+            reader.start()
+            with httpx.Client(base_url=url, timeout=60, limits=httpx.Limits(max_keepalive_connections=4)) as http:
+                yield LiveServer(process, url, started, lines, http)
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(timeout=30) == 0, "".join(lines)
+            reader.join(10)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _ready_address(process: subprocess.Popen[str], stderr: IO[str], lines: list[str]) -> str:
+    for line in stderr:
         lines.append(line)
         if line.startswith("  open  "):
-            url = line.removeprefix("  open  ").strip().rstrip("/")
-            threading.Thread(target=lambda: lines.extend(process.stderr or ()), daemon=True).start()
-            return url
+            return line.removeprefix("  open  ").strip().rstrip("/")
     raise AssertionError(f"the server ended with {process.wait()} before it was ready:\n{''.join(lines)}")
 
 

@@ -98,7 +98,9 @@ def test_a_client_that_leaves_frees_its_sequences(text: ModelText, is_streamed: 
     with looped_server(text, LoopedEngine(max_model_len=10**9)) as server:
         if is_streamed:
             with server.http.stream("POST", "/v1/chat/completions", json=ENDLESS | {"stream": True}) as response:
-                next(response.iter_lines())
+                lines = response.iter_lines()
+                next(lines)
+                assert server.state.num_answering == 1
         else:
             with pytest.raises(httpx.ReadTimeout):
                 server.http.post("/v1/chat/completions", json=ENDLESS, timeout=httpx.Timeout(30, read=0.1))

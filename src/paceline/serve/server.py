@@ -154,7 +154,7 @@ async def _load(service: Service, state: ServerState) -> None:
     try:
         await state.client.start()
     except PacelineError:
-        await asyncio.wait([text])
+        await asyncio.gather(text, return_exceptions=True)  # of two errors the engine's is told
         raise
     state.model = await text
 

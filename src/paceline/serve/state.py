@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from paceline.config import ServeConfig
 from paceline.engine.client import EngineClient
 from paceline.errors import NotFoundError
+from paceline.formats.catalog import name_of_file
 from paceline.observe.metrics import ServerMetrics
 from paceline.serve.failures import UnavailableError
 from paceline.serve.openai.sampling import GenerationDefaults
@@ -51,10 +52,11 @@ class ModelNames:
 
 
 def model_names(config: ServeConfig, asked: str, path: Path) -> ModelNames:
-    """The names from the config, else the name asked for: a catalog name, or a file's stem."""
+    """The names from the config, else the name asked for: a catalog name, or a file's stem. The catalog's name is always taken too."""
     default = path.stem if Path(asked).exists() else asked
     served = config.served_model_name or (default,)
-    return ModelNames(served[0], frozenset((*served, default, asked, str(path), path.name)), path.name)
+    others = frozenset((*served, default, asked, str(path), path.name, name_of_file(path.name) or default))
+    return ModelNames(served[0], others, path.name)
 
 
 class ServerState:
