@@ -45,7 +45,7 @@ def cpu_s(process_id: int) -> float:
 
 
 def busyness() -> float:
-    """How much longer than its CPU time a busy process takes here when, like a server that starts, it comes in two: 1 on a quiet machine."""
+    """How much longer than its CPU time work takes here when, like a server that starts, it is two processes: 1 on a quiet machine."""
     spins = [subprocess.Popen([sys.executable, "-c", SPIN], stdout=subprocess.PIPE, text=True) for _ in range(2)]
     return max(1.0, *(float(spin.communicate()[0]) for spin in spins))
 

@@ -34,6 +34,7 @@ def make_request(  # every argument is a field of the request or what it is chec
 
     Errors:  RequestError naming the field · ContextLengthError with both true numbers
     """
+    resolved = _resolve(params, len(prompt_ids), info.max_model_len, draw_seed)  # first: what fits is short enough to look through
     _check_prompt(prompt_ids, info.vocab_size)
     params.check_vocabulary(info.vocab_size)
     if deadline_s is not None and not 0 < deadline_s <= MAX_DEADLINE_S:
@@ -41,7 +42,7 @@ def make_request(  # every argument is a field of the request or what it is chec
     return Request(
         id=request_id,
         prompt_ids=prompt_ids,
-        params=_resolve(params, len(prompt_ids), info.max_model_len, draw_seed),
+        params=resolved,
         stop_bytes=tuple(stop.encode("utf-8", "replace") for stop in params.stop),
         eos_ids=eos_ids,
         request_class=request_class,
