@@ -16,7 +16,10 @@ from tests.generators.tiny_models import tiny_gguf
 
 NUM_NEW = 35
 PROMPT_TOKENS = 34
+LONG_PROMPT_TOKENS = 300
+"""Longer than the 256 tokens that attention sums at a time."""
 GREEDY = SamplingParams(temperature=0.0, max_tokens=NUM_NEW, seed=3)
+LONG_GREEDY = SamplingParams(temperature=0.0, max_tokens=8, seed=3, logprobs=1)
 SEEDED = SamplingParams(temperature=0.9, top_p=0.95, top_k=40, max_tokens=NUM_NEW, seed=3)
 PROCESSED = SamplingParams(
     temperature=0.7, repetition_penalty=1.2, frequency_penalty=0.5, logit_bias={5: 2.0}, logprobs=3, max_tokens=NUM_NEW, seed=3
@@ -95,6 +98,12 @@ def test_tiny_models_say_the_same_after_preemption(tiny: Backend, params: Sampli
     assert contents(said) == contents(alone(tiny, prompts, params))
 
 
+def test_a_long_prompt_says_the_same_in_slices_of_16_and_512(tiny: Backend) -> None:
+    (prompt,) = prompts_of(tiny.vocab_size, 1, LONG_PROMPT_TOKENS)
+    whole, *sliced = (run(new_engine(tiny, Sizes(max_num_batched_tokens=size)), [prompt], PROCESSED) for size in (512, 16, 100))
+    assert [contents(said) for said in sliced] == [contents(whole)] * 2
+
+
 @pytest.mark.parametrize("num_tokens", [15, 16, 17, 31, 32, 33])
 def test_a_prefix_hit_leaves_at_least_one_token_to_compute(tiny: Backend, num_tokens: int) -> None:
     (prompt,) = prompts_of(tiny.vocab_size, 1, num_tokens)
@@ -121,6 +130,9 @@ def test_smollm2_says_the_same_however_it_is_run(smollm2_path: Path) -> None:
         warm = run(engine, prompts[:3], GREEDY)
         assert [one.end.timings.cached_tokens for one in warm] == [32, 32, 32]
         assert contents(warm) == expected, "on a prefix hit"
-        said_by_threads.append(expected)
+        (long,) = prompts_of(backend.vocab_size, 1, LONG_PROMPT_TOKENS)
+        whole, sliced = (run(new_engine(backend, Sizes(max_num_batched_tokens=size)), [long], LONG_GREEDY) for size in (512, 16))
+        assert contents(sliced) == contents(whole), "a long prompt in slices of 512 and 16"
+        said_by_threads.append(expected + contents(whole))
         backend.close()
     assert said_by_threads[0] == said_by_threads[1], "with 1 and 2 threads"

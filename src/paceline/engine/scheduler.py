@@ -187,7 +187,8 @@ class Scheduler:
             self._preempt(victim, plan, now)
             if victim is seq:
                 return
-        seq.blocks.grow(seq.num_computed + num_new)
+        if missing:
+            seq.blocks.grow(seq.num_computed + num_new)
         plan.add(seq, num_new)
 
     def _admit(self, seq: Sequence, plan: StepPlan, now: float) -> bool:
