@@ -7,7 +7,6 @@ passed on, so a field's own default is the only default; a TOML file of the same
 from __future__ import annotations
 
 import argparse
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
@@ -57,18 +56,35 @@ def read_config_file(path: str | None, *config_classes: type[Any]) -> dict[str, 
     """The values of a TOML file, names with dashes or underscores. Errors: RequestError when it cannot be read or names no field."""
     if path is None:
         return {}
+    import tomllib
+
     try:
         values = tomllib.loads(Path(path).read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RequestError(f"`{path}` cannot be read as TOML: {error}.", param="config") from None
-    known = {field.name: field.name for config_class in config_classes for field in fields(config_class)}
-    for config_class in config_classes:
-        known |= {alias: field.name for field in fields(config_class) for alias in field.metadata.get("aliases", ())}
+    known: dict[str, Field[Any]] = {}
+    for field in (field for config_class in config_classes for field in fields(config_class)):
+        known |= dict.fromkeys((field.name, *field.metadata.get("aliases", ())), field)
     named = {name.replace("-", "_"): value for name, value in values.items()}
-    unknown = sorted(named.keys() - known.keys())
-    if unknown:
-        raise RequestError(f"`{path}` sets `{unknown[0]}`, which is no option.", param="config")
-    return {known[name]: value for name, value in named.items()}
+    for name, value in named.items():
+        if name not in known:
+            raise RequestError(f"`{path}` sets `{name}`, which is no option.", param="config")
+        if not _is_of_kind(value, str(known[name].type)):
+            raise RequestError(f"`{path}` sets `{name}` to `{value}`; expected {known[name].type}.", param="config")
+    return {known[name].name: value for name, value in named.items()}
+
+
+def _is_of_kind(value: object, kind: str) -> bool:
+    match kind.removesuffix(" | None"):
+        case "bool":
+            return isinstance(value, bool)
+        case "int":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "float":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "str":
+            return isinstance(value, str)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def flag_of(name: str) -> str:
