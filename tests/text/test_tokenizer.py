@@ -242,6 +242,14 @@ def test_a_sentencepiece_table_of_the_wrong_length_is_refused(entry: str) -> Non
         tiny(metadata)
 
 
+def test_a_byte_that_is_spelled_otherwise_is_refused() -> None:
+    metadata = sentencepiece_metadata({"a": 0.0})
+    tokens = metadata["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, list)
+    with pytest.raises(ModelError, match="a byte spelled `0x0A`"):
+        tiny(metadata | {"tokenizer.ggml.tokens": ["0x0A" if token == "<0x0A>" else token for token in tokens]})
+
+
 def cached_model(name: str) -> Path:
     """A model of the long checks; missing means failure."""
     path = env.cache_dir() / "models" / name

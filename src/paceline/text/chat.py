@@ -59,13 +59,21 @@ class ChatTemplate:
     """A compiled chat template. Rendering is safe from several threads."""
 
     def __init__(
-        self, source: str, *, bos_token: str = "", eos_token: str = "", note: str | None = None, now: Callable[[], datetime] = datetime.now
+        self,
+        source: str,
+        *,
+        bos_token: str = "",
+        eos_token: str = "",
+        note: str | None = None,
+        now: Callable[[], datetime] = datetime.now,
+        timeout_s: float = limits.RENDER_TIMEOUT_S,
     ) -> None:
         """`note` says where the template is from when it is not the model's own. Errors: ModelError for one that is no template."""
         if len(source) > MAX_TEMPLATE_CHARS:
             raise ModelError(f"The chat template has {len(source)} characters; expected at most {MAX_TEMPLATE_CHARS}.")
         self.source = source
         self.note = note
+        self._timeout_s = timeout_s
         self._environment = _Environment(now)
         self._marks = {"bos_token": bos_token, "eos_token": eos_token}
         try:
@@ -104,7 +112,7 @@ class ChatTemplate:
         return before
 
     def _render(self, values: Mapping[str, object]) -> str:
-        budget = RenderBudget()
+        budget = RenderBudget(self._timeout_s)
         try:
             with self._environment.spending(budget):
                 return limits.collected(budget, self._template.generate(values))
@@ -218,7 +226,8 @@ class _Environment(ImmutableSandboxedEnvironment):
         """A call: one step; a method of a built-in value must be on the list; the result is paid for."""
         __self.budget.count_step()
         if isinstance(__obj, BuiltinMethodType):
-            result = __self._call_method(__obj, args, kwargs)
+            # Compiled code passes its own variables by names that begin with an underscore.
+            result = __self._call_method(__obj, args, {name: value for name, value in kwargs.items() if name[0] != "_"})
         else:
             result = super().call(__context, __obj, *args, **kwargs)
         return __self._paid(result)

@@ -50,9 +50,9 @@ class ControlSplitter:
         """The text with its control tokens broken: a character of each, and of parts of one at the text's ends, has its stand-in.
 
         The stand-ins must occur in no control token. Each round breaks every token found, so a round finds only what lay beneath.
-        Errors:  RequestError for a lone surrogate
+        Errors:  RequestError naming `messages` for a lone surrogate
         """
-        text = valid_unicode(text)
+        valid_unicode(text, "messages")
         while found := self._weak_points(text):
             pieces, done = [], 0
             for index in sorted(found):
@@ -84,12 +84,13 @@ class ControlSplitter:
         return [(number, start, end) for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)]
 
 
-def valid_unicode(text: str) -> str:
-    """The text, which must be encodable. Errors: RequestError for a lone surrogate."""
+def valid_unicode(text: str, field: str | None = None) -> str:
+    """The text, which must be encodable. Errors: RequestError naming `field` for a lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise RequestError(f"The text has a lone surrogate at character {error.start}; expected valid Unicode.") from error
+        message = f"The text has a lone surrogate at character {error.start}; expected valid Unicode."
+        raise RequestError(message, param=field, code="invalid_value") from error
     return text
 
 

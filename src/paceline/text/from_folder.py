@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any
 from paceline.errors import ModelError
 from paceline.formats.checkpoint import Checkpoint
 from paceline.text.from_gguf import end_ids
-from paceline.text.vocabulary import Scheme, SpacePrefix, TokenKind, Vocabulary
+from paceline.text.vocabulary import BYTE_PIECE, Scheme, SpacePrefix, TokenKind, Vocabulary
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken
     from tokenizers import Tokenizer as Encoder
 
 MAX_TOKEN_ID = 1 << 22
+
+_METASPACE_PREFIXES: dict[str, SpacePrefix] = {"always": "each", "first": "first"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +45,7 @@ def read_folder(checkpoint: Checkpoint) -> TokenizerFolder:
     text = _read(path)
     pipeline = _object(text, path)
     config = _companion(checkpoint, "tokenizer_config.json")
-    space_prefix = _take_space_prefix(pipeline)
+    space_prefix, spares_spaces = _take_space_prefix(pipeline)
     pieces, kinds = _tokens(pipeline, path)
     ids = {piece: token_id for token_id, piece in enumerate(pieces)}
     bos_id = ids.get(_token_name(config.get("bos_token")))
@@ -55,6 +57,7 @@ def read_folder(checkpoint: Checkpoint) -> TokenizerFolder:
         eos_ids=end_ids(pieces, kinds, _named_ends(checkpoint, ids.get(_token_name(config.get("eos_token"))), len(pieces))),
         adds_bos=bos_id is not None and _adds_bos(pipeline, config, pieces[bos_id]),
         space_prefix=space_prefix,
+        spares_spaces=spares_spaces,
         chat_template=_chat_template(checkpoint, config),
     )
     return TokenizerFolder(path, vocabulary, text if space_prefix == "never" else json.dumps(pipeline, ensure_ascii=False))
@@ -78,25 +81,36 @@ def encoder_from_folder(folder: TokenizerFolder) -> tuple[Encoder, list[AddedTok
 
 def _tokens(pipeline: Mapping[str, Any], path: Path) -> tuple[list[str], bytes]:
     """Every piece by id, and its kind; ids that nothing names are empty and unused."""
-    model = pipeline.get("model")
-    table = model.get("vocab") if isinstance(model, dict) else None
-    if isinstance(table, list):
-        table = {entry[0]: token_id for token_id, entry in enumerate(table)}
-    added = pipeline.get("added_tokens") or []
-    if not isinstance(table, dict) or not all(isinstance(i, int) and 0 <= i < MAX_TOKEN_ID for i in table.values()):
-        raise ModelError(f"no `model.vocab` of token ids from 0 to {MAX_TOKEN_ID - 1}.", path=path)
+    model, added = pipeline.get("model"), pipeline.get("added_tokens") or []
+    if not isinstance(model, dict) or not isinstance(added, list) or not all(_is_added_token(token) for token in added):
+        raise ModelError(f"no `model` and `added_tokens` with ids from 0 to {MAX_TOKEN_ID - 1}.", path=path)
+    table = _token_ids(model.get("vocab"), path)
     size = 1 + max([*table.values(), *(token["id"] for token in added)], default=-1)
-    if size > MAX_TOKEN_ID:
-        raise ModelError(f"an added token has id {size - 1}; expected at most {MAX_TOKEN_ID - 1}.", path=path)
     pieces, kinds = [""] * size, bytearray([TokenKind.UNUSED]) * size
-    has_bytes = bool(model.get("byte_fallback")) if isinstance(model, dict) else False
     for piece, token_id in table.items():
-        is_byte = has_bytes and len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
+        is_byte = model.get("byte_fallback") and BYTE_PIECE.fullmatch(piece)
         pieces[token_id], kinds[token_id] = piece, TokenKind.BYTE if is_byte else TokenKind.NORMAL
     for token in added:
         pieces[token["id"]] = token["content"]
         kinds[token["id"]] = TokenKind.CONTROL if token.get("special") else TokenKind.USER_DEFINED
     return pieces, bytes(kinds)
+
+
+def _token_ids(table: Any, path: Path) -> dict[str, int]:
+    """The ids by piece: BPE lists them so, Unigram lists pieces with scores in the order of their ids."""
+    if isinstance(table, list):
+        table = {entry[0]: token_id for token_id, entry in enumerate(table) if isinstance(entry, list) and entry}
+    if not isinstance(table, dict) or not all(isinstance(piece, str) and _is_token_id(i) for piece, i in table.items()):
+        raise ModelError(f"no `model.vocab` of token ids from 0 to {MAX_TOKEN_ID - 1}.", path=path)
+    return table
+
+
+def _is_added_token(token: Any) -> bool:
+    return isinstance(token, dict) and _is_token_id(token.get("id")) and isinstance(token.get("content"), str)
+
+
+def _is_token_id(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value < MAX_TOKEN_ID
 
 
 def _scheme(pipeline: Mapping[str, Any], path: Path) -> Scheme:
@@ -109,21 +123,21 @@ def _scheme(pipeline: Mapping[str, Any], path: Path) -> Scheme:
     raise ModelError("a decoder of an unknown form; expected ByteLevel or SentencePiece's.", path=path)
 
 
-def _take_space_prefix(pipeline: dict[str, Any]) -> SpacePrefix:
-    """Where the pipeline adds a leading space; it is changed so that it no longer does."""
+def _take_space_prefix(pipeline: dict[str, Any]) -> tuple[SpacePrefix, bool]:
+    """Where the pipeline adds a leading space, and whether not before another; it is changed so that it no longer does."""
     for step in _steps(pipeline.get("pre_tokenizer")):
         if step.get("type") == "Metaspace":
             scheme = step.get("prepend_scheme", "always" if step.get("add_prefix_space", True) else "never")
             step["prepend_scheme"] = "never"
             step.pop("add_prefix_space", None)
-            return {"always": "each", "first": "first"}.get(scheme, "never")  # type: ignore[return-value]
+            return _METASPACE_PREFIXES.get(scheme, "never"), True
     normalizer = pipeline.get("normalizer")
     for step in _steps(normalizer):
         if step.get("type") == "Prepend":
             kept = [other for other in _steps(normalizer) if other is not step]
             pipeline["normalizer"] = {"type": "Sequence", "normalizers": kept}
-            return "each"
-    return "never"
+            return "each", False
+    return "never", False
 
 
 def _steps(part: Any) -> Iterator[dict[str, Any]]:

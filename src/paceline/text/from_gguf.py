@@ -22,7 +22,7 @@ from paceline.formats.checkpoint import Checkpoint, MetaValue
 from paceline.log import log
 from paceline.text import pretokenizers
 from paceline.text.pretokenizers import PreTokenizerRule
-from paceline.text.vocabulary import SPACE_MARK, Scheme, TokenKind, Vocabulary, byte_characters
+from paceline.text.vocabulary import BYTE_PIECE, SPACE_MARK, Scheme, TokenKind, Vocabulary, byte_characters
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Encoder
@@ -45,6 +45,9 @@ def vocabulary_from_gguf(checkpoint: Checkpoint) -> Vocabulary:
     scheme = _scheme(reader)
     pieces = reader.strings("tokens")
     kinds = _kinds(reader, len(pieces))
+    strange = [piece for piece, kind in zip(pieces, kinds, strict=True) if kind == TokenKind.BYTE and not BYTE_PIECE.fullmatch(piece)]
+    if strange:
+        raise reader.error("tokens", f"a byte spelled `{strange[0][:40]}`; expected `<0x00>` to `<0xFF>`")
     bos_id, eos_id = reader.token_id("bos_token_id", len(pieces)), reader.token_id("eos_token_id", len(pieces))
     ends = [reader.token_id(name, len(pieces)) for name in ("eot_token_id", "eom_token_id")]
     rule = _rule(reader) if scheme == "byte_level" else None

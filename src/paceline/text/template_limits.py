@@ -20,6 +20,8 @@ MAX_VALUE = 8 << 20
 """The most characters of one string, and entries of one list, that a template may make; also its whole output."""
 MAX_WORK = 256 << 20
 """The most characters that all steps of one render may make together."""
+CONTAINER_SIZE, SCALAR_SIZE = 64, 24
+"""What an empty list or dict, and a number, count as: their size in memory, more than they print as."""
 MAX_INTEGER_BITS = 1024
 MAX_WIDTH = 1000
 """The widest padding or indentation."""
@@ -51,7 +53,7 @@ class RenderBudget:
 
     __slots__ = ("_clock", "_deadline_s", "_work")
 
-    def __init__(self, timeout_s: float = RENDER_TIMEOUT_S, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._deadline_s = clock() + timeout_s
         self._work = MAX_WORK
@@ -81,13 +83,13 @@ def printed_size(value: object, limit: int = MAX_VALUE) -> int:
         if isinstance(item, str):
             total += len(item)
         elif isinstance(item, Mapping):
-            total += 4 + 4 * len(item)
+            total += CONTAINER_SIZE + 4 * len(item)
             waiting += [*item.keys(), *item.values()]
         elif isinstance(item, (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)):
-            total += 4 + 2 * len(item)
+            total += CONTAINER_SIZE + 2 * len(item)
             waiting += item
         else:
-            total += 24
+            total += SCALAR_SIZE
         if total > limit:
             raise TemplateLimitError(f"The chat template made a value that prints as more than {limit} characters.")
     return total

@@ -81,7 +81,8 @@ class Tokenizer:
                 ids.append(segment)
                 prefix = " " if self.vocabulary.space_prefix == "each" else ""
             elif segment:
-                ids += self._encode_plain(prefix + valid_unicode(segment))
+                is_spared = self.vocabulary.spares_spaces and segment[0] == " "
+                ids += self._encode_plain(("" if is_spared else prefix) + valid_unicode(segment))
                 prefix = ""
         bos_id = self.vocabulary.bos_id
         if add_special and self.vocabulary.adds_bos and bos_id is not None and ids[:1] != [bos_id]:

@@ -10,6 +10,7 @@ It does not encode, and reads no files: `from_gguf.py` and `from_folder.py` fill
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -21,6 +22,9 @@ SpacePrefix = Literal["never", "first", "each"]
 
 SPACE_MARK = "▁"
 """How SentencePiece spells a space inside a piece."""
+
+BYTE_PIECE = re.compile("<0x([0-9A-Fa-f]{2})>")
+"""How SentencePiece spells a byte that no piece covers."""
 
 
 class TokenKind(IntEnum):
@@ -65,6 +69,8 @@ class Vocabulary:
     adds_bos: bool
     """Whether a prompt begins with `bos_id`."""
     space_prefix: SpacePrefix = "never"
+    spares_spaces: bool = False
+    """Whether no space is added before text that begins with one (the rule of `Metaspace`, unlike SentencePiece's)."""
     chat_template: str | None = None
     control_ids: Mapping[str, int] = field(init=False)
     """The control tokens by their text."""
