@@ -31,29 +31,33 @@ class Answer:
 def answer(request: Request, index: int) -> Answer:
     """Generate alone, token by token."""
     generated: list[int] = []
+    draws = _draws(request, index)
+    terms = sum(BACKEND.term(token_id, position) for position, token_id in enumerate(request.prompt_ids))
     while True:
-        generated.append(_next(request, index, generated))
+        position = len(request.prompt_ids) + len(generated)
+        row = BACKEND.context_logits(terms)
+        _process(row, request, generated)
+        draws.positions[0] = position
+        generated.append(int(BACKEND.pick(row[None], draws)[0]))
+        terms += BACKEND.term(generated[-1], position)
         reason, stop_reason = _ending(request, generated)
         if reason is not None:
             return Answer(tuple(generated), reason, stop_reason)
 
 
-def _next(request: Request, index: int, generated: list[int]) -> int:
+def _draws(request: Request, index: int) -> Draws:
+    """The draws of one row; its position is set token by token."""
     params = request.params
-    context = [*request.prompt_ids, *generated]
     assert params.seed is not None
-    draws = Draws(
+    return Draws(
         temperature=np.array([params.temperature], np.float32),
         top_k=np.zeros(1, np.int32),
         top_p=np.ones(1, np.float32),
         min_p=np.zeros(1, np.float32),
         seeds=np.array([params.seed % 2**64], np.uint64),
         seq_indices=np.array([index], np.int32),
-        positions=np.array([len(context)], np.int32),
+        positions=np.zeros(1, np.int32),
     )
-    row = BACKEND.context_logits(context)
-    _process(row, request, generated)
-    return int(BACKEND.pick(row[None], draws)[0])
 
 
 def _process(row: F32, request: Request, generated: list[int]) -> None:

@@ -95,11 +95,13 @@ class HashBackend:
         logits = self.logits(hashes)
         return StepOutput(self.pick(logits, step.draws), logits if step.needs_logits else None)
 
-    def context_logits(self, context: Sequence[int]) -> F32:
-        """The logits after a context, from its tokens alone: what a simulation's oracle picks from. Shapes: → [V]"""
-        tokens = np.array(context, np.int64)
-        digest = self._digest(tokens, np.arange(len(tokens)))
-        row: F32 = self.logits(np.array([digest], np.uint64))[0]
+    def term(self, token_id: int, position: int) -> int:
+        """What one token adds to the hash of its context."""
+        return (token_id * 1_000_003 + position + 1) * int(self._weights[position])
+
+    def context_logits(self, terms: int) -> F32:
+        """The logits after a context, from the sum of its tokens' terms alone: what a simulation's oracle picks from. Shapes: → [V]"""
+        row: F32 = self.logits(np.array([terms % 2**64], np.uint64))[0]
         return row
 
     def stored(self, block_id: int) -> tuple[I64, I64]:
