@@ -91,6 +91,12 @@ def test_a_lone_surrogate_in_a_message_is_the_callers_error(chats: ChatEncoder) 
     assert failure.value.param == "messages"
 
 
+def test_a_variable_may_have_any_name(smollm2: Tokenizer) -> None:
+    variables: dict[str, Any] = {"self": "a", "context": "b", "source": "c"}
+    ids = load_chat_encoder(smollm2, "{{ self }}{{ context }}{{ source }}").render_to_ids(user("x"), **variables)
+    assert smollm2.decode(ids).endswith("bc")
+
+
 def test_ill_formed_messages_are_refused(chats: ChatEncoder) -> None:
     with pytest.raises(RequestError, match="expected 1 to"):
         chats.render_to_ids([])

@@ -86,6 +86,7 @@ class ChatTemplate:
     def render(
         self,
         messages: object,
+        /,
         *,
         tools: list[dict[str, Any]] | None = None,
         add_generation_prompt: bool = True,
@@ -94,7 +95,8 @@ class ChatTemplate:
     ) -> str:
         """The text of a chat.
 
-        With `continue_final_message` it ends with the last message's content, for the model to go on from there.
+        With `continue_final_message` it ends with the last message's content, as it was written, for the model to go on from there;
+        `add_generation_prompt` then means nothing.
         Errors:  RequestError naming `messages`: ill-formed ones, the template's own refusal, a cost beyond the limits
         """
         checked = template_messages(messages)

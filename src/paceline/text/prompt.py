@@ -38,6 +38,7 @@ class ChatEncoder:
     def render_to_ids(
         self,
         messages: object,
+        /,
         *,
         tools: list[dict[str, Any]] | None = None,
         add_generation_prompt: bool = True,
