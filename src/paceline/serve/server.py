@@ -98,7 +98,7 @@ async def serve(service: Service, client: EngineClient, on_ready: Callable[[str,
 @asynccontextmanager
 async def _listening(listener: socket.socket, state: ServerState) -> AsyncIterator[None]:
     """Answer HTTP while the block runs, and close the socket after it."""
-    http = _HttpServer(_uvicorn_config(state))
+    http = _HttpServer(uvicorn_config(state))
     serving = asyncio.create_task(http.serve(sockets=[listener]))
     try:
         yield
@@ -107,7 +107,8 @@ async def _listening(listener: socket.socket, state: ServerState) -> AsyncIterat
         await serving
 
 
-def _uvicorn_config(state: ServerState) -> uvicorn.Config:
+def uvicorn_config(state: ServerState) -> uvicorn.Config:
+    """How uvicorn serves the application: quietly, without its own lifespan or access log."""
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     return uvicorn.Config(
         build_app(state),
