@@ -30,6 +30,9 @@ Health = Literal["loading", "ready", "draining", "dead"]
 INLINE_BYTES = 4096
 """Texts of bodies up to this size are tokenised on the event loop: it takes well under a millisecond, less than a thread's switch."""
 
+TEXT_THREADS = 2
+"""So that one very long prompt does not hold up all the others."""
+
 T = TypeVar("T")
 
 
@@ -72,7 +75,7 @@ class ServerState:
         self.is_draining = False
         self.model: ModelText | None = None
         self._seeds = random.Random(seed)
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paceline-text")
+        self._executor = ThreadPoolExecutor(max_workers=TEXT_THREADS, thread_name_prefix="paceline-text")
 
     @property
     def health(self) -> Health:
@@ -106,11 +109,11 @@ class ServerState:
         return self._seeds.getrandbits(48)
 
     async def run_text(self, work: Callable[[], T], *, size: int) -> T:
-        """Render or tokenise: at once when short, else on the text thread, so that the event loop stays quick."""
+        """Render or tokenise: at once when short, else on a text thread, so that the event loop stays quick."""
         if size <= INLINE_BYTES:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def close(self) -> None:
-        """Let go of the text thread."""
+        """Let go of the text threads."""
         self._executor.shutdown(wait=False, cancel_futures=True)
