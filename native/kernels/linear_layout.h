@@ -6,7 +6,11 @@
 //   super header (k types)   f16 d[32]  (q4k, q5k: then f16 dmin[32])
 //   block header             s: f16 scale[32] · a: f16 scale[32], f16 min[32] · q4k, q5k: u8 sc[32], u8 mn[32]
 //                            q6k: i8 sc[32] of channels 0-15, i8 sc[32] of channels 16-31
-//   quants                   rows 0-15: one line per bit of the type (4, 5, 6 or 8), then rows 16-31
+//   quants                   one line per bit of the type (4, 5, 6 or 8) for rows 0-15 and as many for rows 16-31, in
+//   the order in
+//                            which the kernel reads them: line by line of both, or (q6k) all of rows 0-15 first. A
+//                            strictly sequential stream is what the hardware prefetchers follow: with all of rows 0-15
+//                            first, the 8-bit type reads 17 GB/s instead of 29 on a Zen 4 core whose limit is 31.
 //
 // A line holds, for row r of its 16, bytes 4r … 4r+3: four consecutive channels, which is the lane of a 4-way byte dot
 // product. "Group" g = channels 4g … 4g+3. Quants are unsigned: q + zero_point. Which bits of which line make a group:
@@ -38,9 +42,13 @@ struct BlockLayout {
   int32_t zero_point;    // subtracted from the unsigned quant; 0 for types with a min
   int32_t super_bytes;   // header per 256 channels; 0 when the type has none
   int32_t header_bytes;  // per block
+  bool is_interleaved;   // lines of rows 0-15 and 16-31 alternate
 
   constexpr int32_t block_bytes() const { return header_bytes + 2 * bits * kLine; }
   constexpr int32_t blocks_per_super() const { return super_bytes > 0 ? kSuperBlock / kQuantBlock : 1; }
+  // From the first line of rows 0-15 to that of rows 16-31, and from a line to the next of the same rows.
+  constexpr int32_t group_step() const { return is_interleaved ? kLine : bits * kLine; }
+  constexpr int32_t line_step() const { return is_interleaved ? 2 * kLine : kLine; }
   constexpr int32_t super_stride() const { return super_bytes + blocks_per_super() * block_bytes(); }
 };
 
@@ -50,21 +58,21 @@ template <PackedType kType>
 consteval BlockLayout layout_of() {
   switch (kType) {
     case PackedType::q4s:
-      return {4, 8, 0, 64};
+      return {4, 8, 0, 64, true};
     case PackedType::q4a:
-      return {4, 0, 0, 128};
+      return {4, 0, 0, 128, true};
     case PackedType::q4k:
-      return {4, 0, 128, 64};
+      return {4, 0, 128, 64, true};
     case PackedType::q5s:
-      return {5, 16, 0, 64};
+      return {5, 16, 0, 64, true};
     case PackedType::q5a:
-      return {5, 0, 0, 128};
+      return {5, 0, 0, 128, true};
     case PackedType::q5k:
-      return {5, 0, 128, 64};
+      return {5, 0, 128, 64, true};
     case PackedType::q6k:
-      return {6, 32, 64, 64};
+      return {6, 32, 64, 64, false};
     case PackedType::q8s:
-      return {8, 128, 0, 64};
+      return {8, 128, 0, 64, true};
     default:
       return {};
   }

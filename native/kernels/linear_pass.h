@@ -67,10 +67,14 @@ struct FloatSums {
   typename S::Float at[2][kTokens];
 };
 
-// Group kGroup (4 channels) of 16 rows as unsigned bytes, from the row group's lines. See linear_layout.h for the bits.
-template <class S, int kBits, int kGroup>
+// Group kGroup (4 channels) of 16 rows as unsigned bytes, from the row group's first line. See linear_layout.h for the
+// bits.
+template <class S, PackedType kType, int kGroup>
 [[gnu::always_inline]] inline typename S::Bytes load_group(const uint8_t* lines) {
-  const auto line = [&](int index) __attribute__((always_inline)) { return S::load_bytes(lines + index * kLine); };
+  constexpr int kBits = layout_of<kType>().bits;
+  const auto line = [&](int index) __attribute__((always_inline)) {
+    return S::load_bytes(lines + index * layout_of<kType>().line_step());
+  };
   if constexpr (kBits == 8) {
     return line(kGroup);
   } else if constexpr (kBits == 4) {
@@ -159,8 +163,8 @@ template <class S, PackedType kType, int kTokens>
   unroll<kTokens>(PACELINE_EACH { sums.at[0][i] = sums.at[1][i] = start_sum<S, kType>(x[i], 0); });
   unroll<8>([&](auto index) __attribute__((always_inline)) {
     constexpr int kGroup = kGroupOrder<kBits>[index];
-    const typename S::Bytes low = load_group<S, kBits, kGroup>(lines);
-    const typename S::Bytes high = load_group<S, kBits, kGroup>(lines + kBits * kLine);
+    const typename S::Bytes low = load_group<S, kType, kGroup>(lines);
+    const typename S::Bytes high = load_group<S, kType, kGroup>(lines + layout_of<kType>().group_step());
     unroll<kTokens>(PACELINE_EACH {
       const typename S::Int quants = S::splat_load_int(x[i].quants + 4 * kGroup);
       sums.at[0][i] = S::dot(sums.at[0][i], low, quants);
@@ -188,17 +192,17 @@ template <class T>
 template <class S, int kTokens>
 [[gnu::always_inline]] inline void add_block_q6k(const uint8_t* super, const uint8_t* block, const ActivationBlock* x,
                                                  FloatSums<S, kTokens>& y) {
-  constexpr int kBits = layout_of<PackedType::q6k>().bits;
-  constexpr int kHeader = layout_of<PackedType::q6k>().header_bytes;
+  constexpr BlockLayout layout = layout_of<PackedType::q6k>();
+  constexpr int kHeader = layout.header_bytes, kGroupStep = layout.group_step();
   unroll<2>([&](auto row_group) __attribute__((always_inline)) {
-    const uint8_t* lines = block + kHeader + row_group * kBits * kLine;
+    const uint8_t* lines = block + kHeader + row_group * kGroupStep;
     x = forget(x);
     IntSums<S, kTokens> sums;  // at[half][token]
     unroll<2 * kTokens>(PACELINE_EACH {
       sums.at[i / kTokens][i % kTokens] = start_sum<S, PackedType::q6k>(x[i % kTokens], i / kTokens);
     });
     unroll<8>([&](auto group) __attribute__((always_inline)) {
-      const typename S::Bytes weights = load_group<S, kBits, group>(lines);
+      const typename S::Bytes weights = load_group<S, PackedType::q6k, group>(lines);
       unroll<kTokens>(PACELINE_EACH {
         typename S::Int& sum = sums.at[group / 4][i];
         sum = S::dot(sum, weights, S::splat_load_int(x[i].quants + 4 * group));

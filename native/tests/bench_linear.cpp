@@ -1,12 +1,13 @@
 // Measures the linear kernels: GB/s of weights for one token, TOPS for several.
 //
-//   bench_linear [--target name] [type …]     the best target and all types unless named; K = 1536; a time is the
-//   median of the
-//                                             calls that fit in 0.2 s
+//   bench_linear [--target name] [type …]     the best target and all types unless named; K = 1536
 //
-// Two sizes: `memory` has more weights than any cache, `cache` fits the L2 cache of a core and shows the kernel alone.
+// A time is the median of the calls of 0.2 s, in CPU time of the slowest thread, so that other work on the machine
+// disturbs less (it still takes bandwidth). Two sizes: `memory` has more weights than any cache, `cache` fits the L2
+// cache of a core and shows the kernel alone. The first lines say how fast plain reading of the same memory is.
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,7 +25,11 @@
 namespace paceline {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+double now_s() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 constexpr int32_t kCols = 1536;
 constexpr size_t kMemoryBytes = size_t{256} << 20;
@@ -50,28 +55,39 @@ uint8_t* huge_pages(size_t bytes) {
   return static_cast<uint8_t*>(memory);
 }
 
-// Seconds of one call over all tiles, split among threads that start together; each thread repeats for `min_s` and
-// reports its median.
-double median_s(const Kernels& kernels, const LinearTask& task, int num_threads, double min_s) {
-  const int32_t tiles = num_tiles(task);
+// Seconds of one call of work(thread, num_threads), as said above.
+template <class Work>
+double median_s(int num_threads, Work work) {
   std::vector<double> medians(num_threads);
   std::vector<std::thread> threads;
-  const auto work = [&](int index) {
-    const int32_t begin = tiles * index / num_threads, end = tiles * (index + 1) / num_threads;
+  const auto repeat = [&](int index) {
     std::vector<double> times;
-    const auto start = Clock::now();
-    while (times.size() < 3 || std::chrono::duration<double>(Clock::now() - start).count() < min_s) {
-      const auto before = Clock::now();
-      kernels.linear(task, begin, end);
-      times.push_back(std::chrono::duration<double>(Clock::now() - before).count());
+    const double start = now_s();
+    while (times.size() < 3 || now_s() - start < 0.2) {
+      const double before = now_s();
+      work(index, num_threads);
+      times.push_back(now_s() - before);
     }
     std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
     medians[index] = times[times.size() / 2];
   };
-  for (int index = 1; index < num_threads; ++index) threads.emplace_back(work, index);
-  work(0);
+  for (int index = 1; index < num_threads; ++index) threads.emplace_back(repeat, index);
+  repeat(0);
   for (std::thread& thread : threads) thread.join();
   return *std::max_element(medians.begin(), medians.end());
+}
+
+void measure_reading(const uint8_t* memory, int num_threads) {
+  volatile uint64_t sink = 0;
+  const double seconds = median_s(num_threads, [&](int index, int count) {
+    const auto* words = reinterpret_cast<const uint64_t*>(memory);
+    const size_t begin = kMemoryBytes / 8 * index / count, end = kMemoryBytes / 8 * (index + 1) / count;
+    uint64_t sum = 0;
+    for (size_t i = begin; i < end; ++i) sum += words[i];
+    sink = sum;
+  });
+  std::printf("read  memory  threads %d          %9.1f us  %6.1f GB/s\n", num_threads, seconds * 1e6,
+              kMemoryBytes / seconds * 1e-9);
 }
 
 struct Size {
@@ -92,7 +108,10 @@ void measure(const Kernels& kernels, const NamedType& type, const Size& size, co
   for (int32_t tokens : size.tokens) {
     kernels.quantize(x.data(), kCols, tokens, kCols, activations, 0, tokens);
     const LinearTask task{&part, 1, tokens, kCols, activations, x.data(), kCols, nullptr, y, rows};
-    const double seconds = median_s(kernels, task, num_threads, 0.2);
+    const int32_t tiles = num_tiles(task);
+    const double seconds = median_s(num_threads, [&](int index, int count) {
+      kernels.linear(task, tiles * index / count, tiles * (index + 1) / count);
+    });
     const double bytes = static_cast<double>(tile_bytes) * (rows / kRowTile);
     std::printf("%-5s %-7s threads %d  M %4d  %9.1f us  %6.1f GB/s  %6.3f TOPS\n", type.name, size.name, num_threads,
                 tokens, seconds * 1e6, bytes / seconds * 1e-9, 2.0 * rows * kCols * tokens / seconds * 1e-12);
@@ -127,6 +146,7 @@ int main(int argc, char** argv) {
   const uint8_t* weights = huge_pages(kMemoryBytes + (size_t{1} << 20));
   const std::vector<Size> sizes = {{"memory", kMemoryBytes, {1, 2, 4, 5, 8}},
                                    {"cache", kCacheBytes, {1, 4, 5, 8, 16, 64, 512}}};
+  for (int num_threads : {1, 2}) measure_reading(weights, num_threads);
   for (const NamedType& type : kTypes) {
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), type.name) == wanted.end()) continue;
     for (int num_threads : {1, 2}) {

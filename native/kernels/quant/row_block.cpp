@@ -16,9 +16,12 @@ uint16_t get16(const uint8_t* array, int32_t index) {
   return value;
 }
 
-// The row's 4 bytes in line `line` of a plane that has `lines` lines per 16 rows.
-uint8_t* lane(uint8_t* plane, int32_t lines, int32_t row, int32_t line) {
-  return plane + ((row / kRowGroup) * lines + line) * kLine + 4 * (row % kRowGroup);
+// The row's 4 bytes in one of its lines.
+template <PackedType kType>
+uint8_t* lane(const BlockPosition& at, int32_t line) {
+  constexpr BlockLayout layout = layout_of<kType>();
+  uint8_t* const lines = at.block + layout.header_bytes + at.row / kRowGroup * layout.group_step();
+  return lines + line * layout.line_step() + 4 * (at.row % kRowGroup);
 }
 
 // Byte of each line from one byte of each group, and back; the picture is in kernels/linear_layout.h.
@@ -96,12 +99,11 @@ template <PackedType kType>
 void store_row_block(const RowBlock& row_block, const BlockPosition& at) {
   constexpr BlockLayout layout = layout_of<kType>();
   store_header<kType>(row_block, at);
-  uint8_t* const plane = at.block + layout.header_bytes;
   for (int byte = 0; byte < 4; ++byte) {
     uint8_t groups[kGroups], lines[kGroups];
     for (int g = 0; g < kGroups; ++g) groups[g] = row_block.quants[4 * g + byte];
     join_bits<layout.bits>(groups, lines);
-    for (int line = 0; line < layout.bits; ++line) lane(plane, layout.bits, at.row, line)[byte] = lines[line];
+    for (int line = 0; line < layout.bits; ++line) lane<kType>(at, line)[byte] = lines[line];
   }
 }
 
@@ -109,10 +111,9 @@ template <PackedType kType>
 void load_row_block(const BlockPosition& at, RowBlock& out) {
   constexpr BlockLayout layout = layout_of<kType>();
   load_header<kType>(at, out);
-  uint8_t* const plane = at.block + layout.header_bytes;
   for (int byte = 0; byte < 4; ++byte) {
     uint8_t groups[kGroups], lines[kGroups] = {};
-    for (int line = 0; line < layout.bits; ++line) lines[line] = lane(plane, layout.bits, at.row, line)[byte];
+    for (int line = 0; line < layout.bits; ++line) lines[line] = lane<kType>(at, line)[byte];
     split_bits<layout.bits>(lines, groups);
     for (int g = 0; g < kGroups; ++g) out.quants[4 * g + byte] = groups[g];
   }
