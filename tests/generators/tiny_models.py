@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -361,8 +361,3 @@ def set_scales(blocks: npt.NDArray[np.uint8], kind: TensorType, scales: npt.NDAr
     """Write each block's f16 numbers in place. Shapes: blocks [B, block_bytes], scales [B]"""
     for start, ratio in HALF_FIELDS[kind]:
         blocks[:, start : start + 2] = (scales * ratio).astype("<f2").view(np.uint8).reshape(-1, 2)
-
-
-def with_seed(tiny: TinyModel, seed: int) -> TinyModel:
-    """The same shape with other weights."""
-    return replace(tiny, seed=seed)
