@@ -1,6 +1,6 @@
 """Structured log lines on stderr: one event a line, `key=value`, never prompts or outputs.
 
-    12:00:01.123 info  engine.ready  model=smollm2:135m num_blocks=512
+12:00:01.123 info  engine.ready  model=smollm2:135m num_blocks=512
 """
 
 from __future__ import annotations

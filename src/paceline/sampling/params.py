@@ -57,7 +57,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             ("min_tokens", self.min_tokens >= 0, "0 or more"),
             ("logprobs", self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS, f"0 to {MAX_LOGPROBS}"),
             ("stop", len(self.stop) <= MAX_STOP, f"at most {MAX_STOP} strings"),
-            ("stop", all(1 <= len(s.encode("utf-8", "replace")) <= MAX_STOP_BYTES for s in self.stop), f"strings of 1 to {MAX_STOP_BYTES} bytes"),
+            (
+                "stop",
+                all(1 <= len(s.encode("utf-8", "replace")) <= MAX_STOP_BYTES for s in self.stop),
+                f"strings of 1 to {MAX_STOP_BYTES} bytes",
+            ),
             ("logit_bias", len(self.logit_bias) <= MAX_BIAS, f"at most {MAX_BIAS} entries"),
             ("logit_bias", all(_within(b, -100.0, 100.0) for b in self.logit_bias.values()), "values from -100 to 100"),
         ):
@@ -71,7 +75,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         for field, ids in (("stop_token_ids", self.stop_token_ids), ("logit_bias", tuple(self.logit_bias))):
             wrong = next((i for i in ids if not 0 <= i < vocab_size), None)
             if wrong is not None:
-                raise RequestError(f"`{field}` has token id {wrong}; the vocabulary is 0 to {vocab_size - 1}.", param=field, code="invalid_value")
+                raise RequestError(
+                    f"`{field}` has token id {wrong}; the vocabulary is 0 to {vocab_size - 1}.", param=field, code="invalid_value"
+                )
 
     @property
     def is_greedy(self) -> bool:
