@@ -102,7 +102,7 @@ void run(Executor& executor, Array<int32_t, 1> token_ids, Array<int32_t, 1> posi
 void pick(Executor& executor, Array<float, 2> logits, const Draws& draws, Picks picks) {
   const size_t num_rows = logits.shape(0);
   expect(num_rows <= static_cast<size_t>(executor.program().max_rows), "more logits rows than the program's most");
-  expect(static_cast<int32_t>(logits.shape(1)) == executor.program().vocab_size, "a logits row is not V wide");
+  expect(static_cast<int32_t>(logits.shape(1)) == executor.program().logits.cols, "a logits row is not V wide");
   expect(picks.shape(0) == num_rows, "`picks` needs one entry per logits row");
   const DrawArrays draw_arrays = draws.lend(num_rows);
   nb::gil_scoped_release released;
@@ -115,7 +115,7 @@ nb::ndarray<nb::numpy, const float, nb::ndim<2>> logits(const Executor& executor
   const Program& program = executor.program();
   expect(num_rows <= static_cast<size_t>(program.max_rows), "more logits rows than the program's most");
   return {executor.logits(),
-          {num_rows, static_cast<size_t>(program.vocab_size)},
+          {num_rows, static_cast<size_t>(program.logits.cols)},
           nb::find(executor),
           {program.logits.stride, 1}};
 }
@@ -186,7 +186,8 @@ void bind_runtime(nb::module_& m) {
   nb::class_<Draws>(m, "Draws")
       .def(nb::init<Array<float, 1>, Array<int32_t, 1>, Array<float, 1>, Array<float, 1>, Array<uint64_t, 1>,
                     Array<int32_t, 1>, Array<int32_t, 1>>(),
-           "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seeds"_a, "seq_indices"_a, "positions"_a);
+           "temperature"_a.noconvert(), "top_k"_a.noconvert(), "top_p"_a.noconvert(), "min_p"_a.noconvert(),
+           "seeds"_a.noconvert(), "seq_indices"_a.noconvert(), "positions"_a.noconvert());
   nb::class_<Executor>(m, "Executor")
       .def(
           "__init__",
@@ -195,9 +196,10 @@ void bind_runtime(nb::module_& m) {
              int32_t num_blocks) { new (self) Executor(find_kernels(target), pool, weights, program, num_blocks); },
           "target"_a, "pool"_a, "weights"_a, "program"_a, "num_blocks"_a, nb::keep_alive<1, 3>(),
           nb::keep_alive<1, 4>())
-      .def("run", run, "token_ids"_a, "positions"_a, "slice_starts"_a, "context_lens"_a, "block_tables"_a,
-           "row_indices"_a, "copies"_a, "draws"_a, "picks"_a.noconvert())
-      .def("pick", pick, "logits"_a, "draws"_a, "picks"_a.noconvert())
+      .def("run", run, "token_ids"_a.noconvert(), "positions"_a.noconvert(), "slice_starts"_a.noconvert(),
+           "context_lens"_a.noconvert(), "block_tables"_a.noconvert(), "row_indices"_a.noconvert(),
+           "copies"_a.noconvert(), "draws"_a, "picks"_a.noconvert())
+      .def("pick", pick, "logits"_a.noconvert(), "draws"_a, "picks"_a.noconvert())
       .def("logits", logits, "num_rows"_a)
       .def_prop_ro("progress", &Executor::progress)
       .def_rw("is_profiling", &Executor::is_profiling)

@@ -11,7 +11,7 @@ using Clock = std::chrono::steady_clock;
 
 size_t scratch_bytes(const Program& program) {
   const size_t attention = attention_scratch_floats(program.max_head_dim) * sizeof(float);
-  const size_t ids = static_cast<size_t>(program.vocab_size) * sizeof(int32_t);
+  const size_t ids = static_cast<size_t>(program.logits.cols) * sizeof(int32_t);
   return (std::max(attention, ids) + 63) / 64 * 64;
 }
 

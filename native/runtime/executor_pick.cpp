@@ -10,7 +10,7 @@ DrawParams Executor::draw_params(int32_t row) const {
 }
 
 void Executor::pick_rows(int32_t thread) {
-  const int32_t num_threads = pool_.num_threads(), vocab_size = program_.vocab_size;
+  const int32_t num_threads = pool_.num_threads(), vocab_size = program_.logits.cols;
   if (logits_.num_rows == 0) return;
   const Range ids = share(vocab_size, thread, num_threads);
   for (int32_t row = 0; row < logits_.num_rows; ++row) {
