@@ -9,6 +9,9 @@
 
 namespace paceline::kernels {
 
+// Cycles of a channel of 32 rows per token: two multiplies, two adds beside them, and their share of the conversions.
+inline constexpr int kChannelCycles = 3;
+
 // What one float pass works on; the fields that Pass has mean the same.
 struct FloatPass {
   Pass pass;
@@ -35,7 +38,8 @@ void run_float_pass(const FloatPass& task) {
   load_sums<S, kTokens>(task.pass, y);
   const uint8_t* weights = task.pass.weights;
   for (int32_t channel = 0; channel < task.num_channels; ++channel) {
-    unroll<2 * kGroupBytes / kLine>(PACELINE_EACH { S::prefetch(weights + kPrefetchBytes<kTokens> + i * kLine); });
+    if constexpr (kOutlastsMemory<2 * kGroupBytes, kChannelCycles * kTokens>)
+      prefetch_ahead<S, 2 * kGroupBytes>(weights);
     const typename S::Float low = load_numbers<S, kType>(weights);
     const typename S::Float high = load_numbers<S, kType>(weights + kGroupBytes);
     unroll<kTokens>(PACELINE_EACH {

@@ -26,7 +26,7 @@ struct Simd {
   };
 
   // Memory.
-  PACELINE_INLINE void prefetch(const void* address) { _mm_prefetch(address, _MM_HINT_T0); }
+  PACELINE_INLINE void prefetch(const void* address) { _mm_prefetch(address, _MM_HINT_T1); }
   PACELINE_INLINE Float load(const float* from) { return _mm512_loadu_ps(from); }
   PACELINE_INLINE Float load_some(const float* from, int32_t count) {
     return _mm512_maskz_loadu_ps(first(count), from);
