@@ -29,7 +29,7 @@ inline constexpr int32_t padded_head_dim(int32_t head_dim) { return (head_dim + 
 // One tile's working memory, all in the thread's scratch.
 struct TileScratch {
   float* scores;  // [kMaxPairs][kAttentionChunk]
-  float* q;       // [kMaxPairs][width]
+  float* q;       // [width][pairs of the tile]: one pointer, constant offsets
   float* out;     // [kMaxPairs][width], not yet divided by `sum`
   float* max;     // [kMaxPairs]
   float* sum;
@@ -66,7 +66,7 @@ inline void score_blocks(const TileScratch& s, const uint16_t* const* blocks, in
     for (int32_t b = 0; b < B; ++b) keys[b] = S::load_f16(blocks[b] + d * kBlockSize);
 #pragma GCC unroll 16
     for (int32_t p = 0; p < P; ++p) {
-      const Vec q = S::set1(s.q[p * s.width + d]);
+      const Vec q = S::set1(s.q[d * P + p]);
 #pragma GCC unroll 4
       for (int32_t b = 0; b < B; ++b) sums[p][b] = S::fma(q, keys[b], sums[p][b]);
     }
@@ -198,11 +198,11 @@ void attend(const AttentionTask& task, const AttentionTile& tile, const TileScra
     s.max[pair] = kMinusInfinity;
     s.sum[pair] = 0.0f;
     s.rescale[pair] = 1.0f;
-    for (int32_t d = 0; d < s.width; ++d) s.q[pair * s.width + d] = s.out[pair * s.width + d] = 0.0f;
+    for (int32_t d = 0; d < s.width; ++d) s.q[d * P + pair] = s.out[pair * s.width + d] = 0.0f;
     if (pair >= num_pairs) continue;
     const int32_t token = tile.token_begin + pair / num_heads, head = tile.head_begin + pair % num_heads;
     const float* q = task.q + token * task.q_stride + static_cast<ptrdiff_t>(head) * head_dim;
-    for (int32_t d = 0; d < head_dim; ++d) s.q[pair * s.width + d] = q[d];
+    for (int32_t d = 0; d < head_dim; ++d) s.q[d * P + pair] = q[d];
     const int32_t position = position_of(pair), first = first_visible(task, position);
     low = first < low ? first : low;
     high = position > high ? position : high;

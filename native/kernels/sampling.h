@@ -84,6 +84,36 @@ struct Leader {
   }
 };
 
+// The words of 64 tokens from `first` (a multiple of 64), in token order: words[v] has tokens first + 16v ….
+//
+// One counter makes the words of four tokens, so lane l's counter is chosen such that transposing 4 × 4 squares in
+// place brings the words into order: square j of the lanes counts first/4 + j, + 4, + 8, + 12.
+template <class S>
+inline void philox_words(int32_t first, const NoiseKey& key, typename S::Counters* words) {
+  using Counters = typename S::Counters;
+  alignas(64) uint32_t counts[16];
+  for (int32_t lane = 0; lane < 16; ++lane) counts[lane] = static_cast<uint32_t>(first / 4 + lane % 4 * 4 + lane / 4);
+  Counters c0 = S::load_words(counts), c1 = S::set1_word(static_cast<uint32_t>(key.position));
+  Counters c2 = S::set1_word(static_cast<uint32_t>(key.seq_index)), c3 = S::set1_word(0);
+  auto key0 = static_cast<uint32_t>(key.seed), key1 = static_cast<uint32_t>(key.seed >> 32);
+  for (int32_t round = 0; round < kPhiloxRounds; ++round) {
+    Counters high0, high1;
+    const Counters low0 = S::multiply_wide(c0, kPhiloxFactors[0], high0);
+    const Counters low1 = S::multiply_wide(c2, kPhiloxFactors[1], high1);
+    c0 = high1 ^ c1 ^ S::set1_word(key0);
+    c2 = high0 ^ c3 ^ S::set1_word(key1);
+    c1 = low1;
+    c3 = low0;
+    key0 += kPhiloxSteps[0];
+    key1 += kPhiloxSteps[1];
+  }
+  S::transpose_squares(c0, c1, c2, c3);
+  words[0] = c0;
+  words[1] = c1;
+  words[2] = c2;
+  words[3] = c3;
+}
+
 template <class S>
 int32_t race(const float* logits, int32_t n, const Race& race) {
   constexpr float kMaxNoise = 22.9f;
@@ -92,27 +122,32 @@ int32_t race(const float* logits, int32_t n, const Race& race) {
   const double peak = static_cast<double>(race.peak) / race.temperature;
   Leader leader{-std::numeric_limits<double>::infinity(), 0, peak};
   float lead = -3.2f;  // the leader's score above `peak`; the likeliest token itself will score more than this
-  float padded[64];
-  uint32_t words[64];
+  const auto one = S::set1(1.0f), zero = S::set1(0.0f), top = S::set1(race.peak), factor = S::set1(inverse);
+  alignas(64) float padded[64];
   for (int32_t i = 0; i < n; i += 64) {
     const float* group = logits + i;
     const int32_t count = n - i < 64 ? n - i : 64;
-    if ((largest<S>(group, 0, count) - race.peak) * inverse + kMaxNoise < lead) continue;
     if (count < 64) {
       for (int32_t j = 0; j < 64; ++j) padded[j] = j < count ? group[j] : -std::numeric_limits<float>::infinity();
       group = padded;
     }
-    philox<16>(static_cast<uint32_t>(i) / 4, key, words);
-    float chance[64], needed[64];
-    for (int32_t j = 0; j < 64; ++j) chance[j] = 2.0f * static_cast<float>(static_cast<int32_t>(~words[j] >> 1));
-    // 1 − u < e^x with room for every rounding: |x| <= 26 carries an error below 1e-5.
-    for (int32_t j = 0; j < 64; j += 16) {
-      const auto x = (S::load(group + j) - S::set1(race.peak)) * S::set1(inverse) - S::set1(lead);
-      S::store(needed + j, exp<S>(x) * S::set1(4294967296.0f * 1.001f) + S::set1(4.0f));
+    if ((largest<S>(group, 0, 64) - race.peak) * inverse + kMaxNoise < lead) continue;
+    typename S::Counters words[4];
+    philox_words<S>(i, key, words);
+    // A challenger needs 1 − u < e^x: 2^32 − word < 2^32 · e^x, with room for every rounding (|x| <= 26 carries an
+    // error below 1e-5, a word as a float one of 2^8).
+    auto challengers = zero;
+    for (int32_t v = 0; v < 4; ++v) {
+      const auto x = (S::load(group + 16 * v) - top) * factor - S::set1(lead);
+      const auto needed = exp<S>(x) * S::set1(4294967296.0f * 1.001f) + S::set1(512.0f);
+      const auto chance = S::set1(4294967296.0f) - S::to_float(words[v]);
+      challengers = challengers + S::select_ge(needed, chance, one, zero);
     }
-    for (int32_t j = 0; j < 64; ++j) {
-      if (chance[j] > needed[j] || j >= count) continue;
-      leader.challenge(race, group[j], i + j, words[j]);
+    if (!(S::reduce_add(challengers) > 0.0f)) continue;
+    // Rare enough to look at all 64 again, one by one; the leader only grows, so none of the dropped could win.
+    for (int32_t j = 0; j < count; ++j) {
+      const float x = (group[j] - race.peak) * inverse - lead;
+      if (x + kMaxNoise >= 0.0f) leader.challenge(race, group[j], i + j, philox_word(i + j, key));
     }
     const auto above = static_cast<float>(leader.value - peak);
     lead = above > lead ? above : lead;

@@ -71,10 +71,8 @@ int32_t race(const float* logits, int32_t n, const Race& race) {
   int32_t winner = -1;
   double best = -std::numeric_limits<double>::infinity();
   for (int32_t id = 0; id < n; ++id) {
-    uint32_t words[4];
-    philox<1>(static_cast<uint32_t>(id) / 4, {race.seed, race.seq_index, race.position}, words);
     const double scaled = logits[id] / race.temperature;
-    const double score = scaled + gumbel(words[id % 4]);
+    const double score = scaled + gumbel(philox_word(id, {race.seed, race.seq_index, race.position}));
     if (std::exp(scaled - race.peak / race.temperature) < race.min_p || !(score > best)) continue;
     best = score;
     winner = id;

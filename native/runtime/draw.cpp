@@ -28,9 +28,7 @@ struct Filter {
 };
 
 uint32_t word_of(int32_t id, const DrawParams& params) {
-  uint32_t words[4];
-  philox<1>(static_cast<uint32_t>(id) / 4, {params.seed, params.seq_index, params.position}, words);
-  return words[id % 4];
+  return philox_word(id, {params.seed, params.seq_index, params.position});
 }
 
 struct Outcome {

@@ -13,34 +13,25 @@ struct NoiseKey {
   int32_t position;
 };
 
-// Words of N consecutive counters (first, first + 1 …): words[4 · i + w]. Plain loops over lanes, for the vectoriser.
-template <int32_t N>
-inline void philox(uint32_t first, const NoiseKey& key, uint32_t* words) {
-  uint32_t c0[N], c1[N], c2[N], c3[N];
-  for (int32_t i = 0; i < N; ++i) {
-    c0[i] = first + static_cast<uint32_t>(i);
-    c1[i] = static_cast<uint32_t>(key.position);
-    c2[i] = static_cast<uint32_t>(key.seq_index);
-    c3[i] = 0;
-  }
+inline constexpr uint32_t kPhiloxFactors[2] = {0xD2511F53u, 0xCD9E8D57u};
+inline constexpr uint32_t kPhiloxSteps[2] = {0x9E3779B9u, 0xBB67AE85u};
+inline constexpr int32_t kPhiloxRounds = 10;
+
+// The word of one token.
+inline uint32_t philox_word(int32_t token, const NoiseKey& key) {
+  uint32_t c[4] = {static_cast<uint32_t>(token) / 4, static_cast<uint32_t>(key.position),
+                   static_cast<uint32_t>(key.seq_index), 0};
   auto key0 = static_cast<uint32_t>(key.seed), key1 = static_cast<uint32_t>(key.seed >> 32);
-  for (int32_t round = 0; round < 10; ++round) {
-    for (int32_t i = 0; i < N; ++i) {
-      const uint64_t product0 = uint64_t{0xD2511F53u} * c0[i], product1 = uint64_t{0xCD9E8D57u} * c2[i];
-      c0[i] = static_cast<uint32_t>(product1 >> 32) ^ c1[i] ^ key0;
-      c2[i] = static_cast<uint32_t>(product0 >> 32) ^ c3[i] ^ key1;
-      c1[i] = static_cast<uint32_t>(product1);
-      c3[i] = static_cast<uint32_t>(product0);
-    }
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
+  for (int32_t round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t product0 = uint64_t{kPhiloxFactors[0]} * c[0], product1 = uint64_t{kPhiloxFactors[1]} * c[2];
+    c[0] = static_cast<uint32_t>(product1 >> 32) ^ c[1] ^ key0;
+    c[2] = static_cast<uint32_t>(product0 >> 32) ^ c[3] ^ key1;
+    c[1] = static_cast<uint32_t>(product1);
+    c[3] = static_cast<uint32_t>(product0);
+    key0 += kPhiloxSteps[0];
+    key1 += kPhiloxSteps[1];
   }
-  for (int32_t i = 0; i < N; ++i) {
-    words[4 * i] = c0[i];
-    words[4 * i + 1] = c1[i];
-    words[4 * i + 2] = c2[i];
-    words[4 * i + 3] = c3[i];
-  }
+  return c[static_cast<uint32_t>(token) % 4];
 }
 
 // Gumbel noise of a word: −log(−log((word + 0.5) · 2⁻³²)), between −3.14 and 22.9.

@@ -9,6 +9,7 @@ namespace paceline::avx512_vnni {
 
 struct Lanes {
   using Vec = __m512;
+  using Counters = __m512i;  // 16 × u32
 
   static Vec set1(float x) { return _mm512_set1_ps(x); }
   static Vec load(const float* p) { return _mm512_loadu_ps(p); }
@@ -45,6 +46,28 @@ struct Lanes {
 
   static float reduce_add(Vec v) { return _mm512_reduce_add_ps(v); }
   static float reduce_max(Vec v) { return _mm512_reduce_max_ps(v); }
+
+  static Counters set1_word(uint32_t x) { return _mm512_set1_epi32(static_cast<int32_t>(x)); }
+  static Counters load_words(const uint32_t* p) { return _mm512_loadu_si512(p); }
+  static void store_words(uint32_t* p, Counters v) { _mm512_storeu_si512(p, v); }
+  // The low half of each 64-bit product; the high half to `high`.
+  static Counters multiply_wide(Counters a, uint32_t factor, Counters& high) {
+    const __m512i factors = _mm512_set1_epi64(factor);
+    const __m512i even = _mm512_mul_epu32(a, factors), odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), factors);
+    high = _mm512_mask_blend_epi32(0xaaaa, _mm512_srli_epi64(even, 32), odd);
+    return _mm512_mask_blend_epi32(0xaaaa, even, _mm512_slli_epi64(odd, 32));
+  }
+  // Rows a, b, c, d of 4 × 4 squares, four squares side by side, transposed in place.
+  static void transpose_squares(Counters& a, Counters& b, Counters& c, Counters& d) {
+    const __m512i ab_low = _mm512_unpacklo_epi32(a, b), ab_high = _mm512_unpackhi_epi32(a, b);
+    const __m512i cd_low = _mm512_unpacklo_epi32(c, d), cd_high = _mm512_unpackhi_epi32(c, d);
+    a = _mm512_unpacklo_epi64(ab_low, cd_low);
+    b = _mm512_unpackhi_epi64(ab_low, cd_low);
+    c = _mm512_unpacklo_epi64(ab_high, cd_high);
+    d = _mm512_unpackhi_epi64(ab_high, cd_high);
+  }
+  // The words as numbers, to 24 bits.
+  static Vec to_float(Counters a) { return _mm512_cvtepu32_ps(a); }
 
   static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 

@@ -14,6 +14,7 @@ typedef uint16_t Halves __attribute__((vector_size(32)));
 
 struct Lanes {
   using Vec = Floats;
+  using Counters = Words;  // 16 × u32
 
   static Vec set1(float x) { return Vec{} + x; }
   static Vec load(const float* p) {
@@ -92,6 +93,37 @@ struct Lanes {
     for (int32_t i = 1; i < 16; ++i) best = lanes[i] > best ? lanes[i] : best;
     return best;
   }
+
+  static Counters set1_word(uint32_t x) { return Words{} + x; }
+  static Counters load_words(const uint32_t* p) {
+    Words v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+  }
+  static void store_words(uint32_t* p, Counters v) { std::memcpy(p, &v, sizeof v); }
+  // The low half of each 64-bit product; the high half to `high`.
+  static Counters multiply_wide(Counters a, uint32_t factor, Counters& high) {
+    typedef uint64_t Wide __attribute__((vector_size(64)));
+    const Wide even = (reinterpret_cast<Wide>(a) & 0xffffffffu) * factor,
+               odd = (reinterpret_cast<Wide>(a) >> 32) * factor;
+    high = reinterpret_cast<Words>((even >> 32) | (odd & 0xffffffff00000000u));
+    return reinterpret_cast<Words>((even & 0xffffffffu) | (odd << 32));
+  }
+  // Rows a, b, c, d of 4 × 4 squares, four squares side by side, transposed in place.
+  static void transpose_squares(Counters& a, Counters& b, Counters& c, Counters& d) {
+    Words* rows[4] = {&a, &b, &c, &d};
+    for (int32_t square = 0; square < 16; square += 4) {
+      for (int32_t i = 0; i < 4; ++i) {
+        for (int32_t j = i + 1; j < 4; ++j) {
+          const uint32_t kept = (*rows[i])[square + j];
+          (*rows[i])[square + j] = (*rows[j])[square + i];
+          (*rows[j])[square + i] = kept;
+        }
+      }
+    }
+  }
+  // The words as numbers, to 24 bits.
+  static Vec to_float(Counters a) { return __builtin_convertvector(a, Vec); }
 
   static void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 };
