@@ -14,10 +14,16 @@ void read_nibbles(const uint8_t* qs, uint8_t* quants) {
   }
 }
 
+// Four channels at a time: the multiplication lays copies of four bits so that bit i lands at the bottom of byte i.
 void add_fifth_bits(const uint8_t* qh, uint8_t* quants) {
   uint32_t bits;
   std::memcpy(&bits, qh, sizeof(bits));
-  for (int i = 0; i < kQuantBlock; ++i) quants[i] |= ((bits >> i) & 1u) << 4;
+  for (int k = 0; k < kQuantBlock; k += 4) {
+    uint32_t four;
+    std::memcpy(&four, quants + k, sizeof(four));
+    four |= ((((bits >> k) & 15u) * 0x00204081u) & 0x01010101u) << 4;
+    std::memcpy(quants + k, &four, sizeof(four));
+  }
 }
 
 // K types keep 64 channels in 32 bytes: even blocks of 32 are the low nibbles, odd ones the high nibbles.

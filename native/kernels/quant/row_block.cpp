@@ -24,20 +24,26 @@ uint8_t* lane(const BlockPosition& at, int32_t line) {
   return lines + line * layout.line_step() + 4 * (at.row % kRowGroup);
 }
 
-// Byte of each line from one byte of each group, and back; the picture is in kernels/linear_layout.h.
+// Four bytes side by side, each a quant of the same group or a byte of the same line: all are joined and split at once.
+using Word = uint32_t;
+
+constexpr Word in_each(uint8_t byte) { return byte * Word{0x01010101}; }
+
+// Lines from groups, and back; the picture is in kernels/linear_layout.h.
 template <int kBits>
-void join_bits(const uint8_t (&g)[kGroups], uint8_t (&line)[kGroups]) {
+void join_bits(const Word (&g)[kGroups], Word (&line)[kGroups]) {
   if constexpr (kBits == 4) {
     for (int i = 0; i < 4; ++i) line[i] = g[i] | (g[i + 4] << 4);
   } else if constexpr (kBits == 5) {
-    line[0] = g[0] | (g[5] << 5);
-    line[1] = g[1] | ((g[5] >> 3) << 5) | ((g[7] & 8) << 4);
-    line[2] = g[2] | (g[6] << 5);
-    line[3] = g[3] | ((g[6] >> 3) << 5) | ((g[7] & 16) << 3);
-    line[4] = g[4] | (g[7] << 5);
+    line[0] = g[0] | ((g[5] & in_each(7)) << 5);
+    line[1] = g[1] | ((g[5] & in_each(24)) << 2) | ((g[7] & in_each(8)) << 4);
+    line[2] = g[2] | ((g[6] & in_each(7)) << 5);
+    line[3] = g[3] | ((g[6] & in_each(24)) << 2) | ((g[7] & in_each(16)) << 3);
+    line[4] = g[4] | ((g[7] & in_each(7)) << 5);
   } else if constexpr (kBits == 6) {
     for (int half = 0; half < 2; ++half) {
-      for (int i = 0; i < 3; ++i) line[3 * half + i] = g[4 * half + i] | ((g[4 * half + 3] >> (2 * i)) << 6);
+      for (int i = 0; i < 3; ++i)
+        line[3 * half + i] = g[4 * half + i] | ((g[4 * half + 3] >> (2 * i) & in_each(3)) << 6);
     }
   } else {
     for (int i = 0; i < kGroups; ++i) line[i] = g[i];
@@ -45,20 +51,24 @@ void join_bits(const uint8_t (&g)[kGroups], uint8_t (&line)[kGroups]) {
 }
 
 template <int kBits>
-void split_bits(const uint8_t (&line)[kGroups], uint8_t (&g)[kGroups]) {
-  constexpr int kMask = (1 << kBits) - 1;
+void split_bits(const Word (&line)[kGroups], Word (&g)[kGroups]) {
+  constexpr Word kMask = in_each((1 << kBits) - 1);
   if constexpr (kBits == 4) {
     for (int i = 0; i < kGroups; ++i) g[i] = (line[i % 4] >> (i / 4 * 4)) & kMask;
   } else if constexpr (kBits == 5) {
     for (int i = 0; i < 5; ++i) g[i] = line[i] & kMask;
-    g[5] = (line[0] >> 5) | ((line[1] >> 5 & 3) << 3);
-    g[6] = (line[2] >> 5) | ((line[3] >> 5 & 3) << 3);
-    g[7] = (line[4] >> 5) | ((line[1] >> 7) << 3) | ((line[3] >> 7) << 4);
+    g[5] = (line[0] >> 5 & in_each(7)) | (line[1] >> 2 & in_each(24));
+    g[6] = (line[2] >> 5 & in_each(7)) | (line[3] >> 2 & in_each(24));
+    g[7] = (line[4] >> 5 & in_each(7)) | (line[1] >> 4 & in_each(8)) | (line[3] >> 3 & in_each(16));
   } else if constexpr (kBits == 6) {
     for (int half = 0; half < 2; ++half) {
-      const uint8_t* of_half = line + 3 * half;
-      for (int i = 0; i < 3; ++i) g[4 * half + i] = of_half[i] & kMask;
-      g[4 * half + 3] = (of_half[0] >> 6) | ((of_half[1] >> 6) << 2) | ((of_half[2] >> 6) << 4);
+      const Word* of_half = line + 3 * half;
+      Word last = 0;
+      for (int i = 0; i < 3; ++i) {
+        g[4 * half + i] = of_half[i] & kMask;
+        last |= (of_half[i] >> 6 & in_each(3)) << (2 * i);
+      }
+      g[4 * half + 3] = last;
     }
   } else {
     for (int i = 0; i < kGroups; ++i) g[i] = line[i];
@@ -99,24 +109,20 @@ template <PackedType kType>
 void store_row_block(const RowBlock& row_block, const BlockPosition& at) {
   constexpr BlockLayout layout = layout_of<kType>();
   store_header<kType>(row_block, at);
-  for (int byte = 0; byte < 4; ++byte) {
-    uint8_t groups[kGroups], lines[kGroups];
-    for (int g = 0; g < kGroups; ++g) groups[g] = row_block.quants[4 * g + byte];
-    join_bits<layout.bits>(groups, lines);
-    for (int line = 0; line < layout.bits; ++line) lane<kType>(at, line)[byte] = lines[line];
-  }
+  Word groups[kGroups], lines[kGroups];
+  std::memcpy(groups, row_block.quants, sizeof(groups));
+  join_bits<layout.bits>(groups, lines);
+  for (int line = 0; line < layout.bits; ++line) std::memcpy(lane<kType>(at, line), &lines[line], sizeof(Word));
 }
 
 template <PackedType kType>
 void load_row_block(const BlockPosition& at, RowBlock& out) {
   constexpr BlockLayout layout = layout_of<kType>();
   load_header<kType>(at, out);
-  for (int byte = 0; byte < 4; ++byte) {
-    uint8_t groups[kGroups], lines[kGroups] = {};
-    for (int line = 0; line < layout.bits; ++line) lines[line] = lane<kType>(at, line)[byte];
-    split_bits<layout.bits>(lines, groups);
-    for (int g = 0; g < kGroups; ++g) out.quants[4 * g + byte] = groups[g];
-  }
+  Word groups[kGroups], lines[kGroups] = {};
+  for (int line = 0; line < layout.bits; ++line) std::memcpy(&lines[line], lane<kType>(at, line), sizeof(Word));
+  split_bits<layout.bits>(lines, groups);
+  std::memcpy(out.quants, groups, sizeof(groups));
 }
 
 #define PACELINE_INSTANTIATE(type)                                                        \
