@@ -1,14 +1,16 @@
 """Where a program's values live, and where its threads must meet.
 
-The one idea: both follow from who touches which bytes when. A value needs its bytes from the instruction that writes it to
-the last that reads it; two values with disjoint lives may share bytes. A barrier stands before an instruction that touches
-bytes which another thread may have written (or still reads) since the last barrier; that includes bytes that are shared.
+The one idea: barriers follow from who touches which numbers, and cut the program into phases; memory follows from phases. A
+barrier stands before an instruction that touches numbers which another thread may have written (or still reads) since the last
+one. Two values may share bytes when a barrier lies between the last touch of the one and the first of the other, so sharing
+never costs a barrier.
 
 No barrier is needed between two instructions that split the same rows the same way: a thread meets only its own rows.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -36,29 +38,29 @@ class Arena:
 
 
 def place(program: Program, max_tokens: int, max_rows: int) -> Arena:
-    """Place every buffer of a program, first fit in order of first use, and find its barriers."""
-    lives = lifetimes(program)
+    """Find a program's barriers, and place every buffer: first fit in order of first use."""
+    barriers = find_barriers(program)
+    lives = lifetimes(program, barriers)
     placed: list[tuple[int, int, Buffer]] = []
     for buffer in program.buffers():
         size = buffer_bytes(buffer, max_tokens, max_rows)
-        neighbours = [
-            (start, end) for start, end, other in placed if lives[other][1] >= lives[buffer][0] and lives[buffer][1] >= lives[other][0]
-        ]
+        first, last = lives[buffer]
+        neighbours = [(start, end) for start, end, other in placed if lives[other][0] <= last and first <= lives[other][1]]
         offset = first_gap(neighbours, size)
         placed.append((offset, offset + size, buffer))
-    extents = {buffer: (start, end) for start, end, buffer in placed}
-    total = max((end for _, end, _ in placed), default=0)
-    return Arena({buffer: start for start, _, buffer in placed}, total, find_barriers(program, extents))
+    return Arena({buffer: start for start, _, buffer in placed}, max((end for _, end, _ in placed), default=0), barriers)
 
 
-def lifetimes(program: Program) -> dict[Buffer, tuple[int, int]]:
-    """First and last instruction that touches each buffer; the logits live on after the last."""
+def lifetimes(program: Program, barriers: frozenset[int]) -> dict[Buffer, tuple[int, int]]:
+    """First and last phase in which each buffer is touched; the logits live on after the last."""
+    meetings = sorted(barriers)
     lives: dict[Buffer, tuple[int, int]] = {}
     for index, instruction in enumerate(program.instructions):
+        phase = bisect_left(meetings, index)
         for buffer in buffers_of(instruction):
-            lives[buffer] = (lives.get(buffer, (index, index))[0], index)
+            lives[buffer] = (lives.get(buffer, (phase, phase))[0], phase)
     logits = program.logits.buffer
-    lives[logits] = (lives[logits][0], len(program.instructions))
+    lives[logits] = (lives[logits][0], len(meetings))
     return lives
 
 
@@ -81,7 +83,7 @@ def first_gap(taken: list[tuple[int, int]], size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One instruction's touch of memory: columns of a buffer, or the KV cache (view None)."""
+    """One instruction's touch of numbers: columns of a buffer, or the KV cache (view None)."""
 
     view: View | None
     is_write: bool
@@ -89,16 +91,16 @@ class Access:
     """The rows that the threads split, or None when every thread may touch every row."""
 
 
-def find_barriers(program: Program, extents: dict[Buffer, tuple[int, int]]) -> frozenset[int]:
-    """The instructions after which all threads must meet; always the last."""
+def find_barriers(program: Program) -> frozenset[int]:
+    """The instructions after which all threads meet; always the last."""
     barriers = {len(program.instructions) - 1}
-    open_accesses: list[Access] = []
+    since_barrier: list[Access] = []
     for index, instruction in enumerate(program.instructions):
         accesses = list(accesses_of(instruction))
-        if any(is_hazard(earlier, access, extents) for earlier in open_accesses for access in accesses):
+        if any(is_hazard(earlier, access) for earlier in since_barrier for access in accesses):
             barriers.add(index - 1)
-            open_accesses = []
-        open_accesses += accesses
+            since_barrier = []
+        since_barrier += accesses
     return frozenset(barriers)
 
 
@@ -117,13 +119,12 @@ def accesses_of(instruction: Instruction) -> Iterator[Access]:
         yield Access(None, instruction.opcode == "kv_write", rows)
 
 
-def is_hazard(earlier: Access, later: Access, extents: dict[Buffer, tuple[int, int]]) -> bool:
-    """Whether `later` may meet bytes that another thread touches in `earlier`, one of them writing."""
+def is_hazard(earlier: Access, later: Access) -> bool:
+    """Whether `later` may meet numbers that another thread touches in `earlier`, one of them writing."""
     if not (earlier.is_write or later.is_write):
         return False
+    if earlier.rows is not None and earlier.rows is later.rows:
+        return False
     if earlier.view is None or later.view is None:
-        return earlier.view is later.view and earlier.rows is not later.rows
-    if earlier.view.buffer is later.view.buffer:
-        return earlier.view.overlaps(later.view) and (earlier.rows is None or earlier.rows is not later.rows)
-    (start, end), (other_start, other_end) = extents[earlier.view.buffer], extents[later.view.buffer]
-    return start < other_end and other_start < end
+        return earlier.view is later.view
+    return earlier.view.overlaps(later.view)
