@@ -183,27 +183,44 @@ class Recorder:
 
 def reuse_in_place(program: Program) -> Program:
     """Let elementwise instructions write over an input that no later instruction reads."""
-    instructions, logits = list(program.instructions), program.logits
-    for index, instruction in enumerate(instructions):
-        if instruction.opcode not in IN_PLACE or instruction.out is None:
-            continue
-        later = [view for other in instructions[index + 1 :] for view in other.inputs] + [logits]
-        candidates = instruction.inputs if instruction.opcode == "add" else instruction.inputs[:1]
-        target = next((view for view in candidates if not any(view.overlaps(read) for read in later)), None)
-        if target is None:
-            continue
-        moved = [rename(other, instruction.out.buffer, target) for other in instructions[index:]]
-        instructions[index:] = moved
-        logits = renamed(logits, instruction.out.buffer, target)
-    return replace(program, instructions=tuple(instructions), logits=logits)
+    places = Places(program)
+    instructions = []
+    for index, instruction in enumerate(program.instructions):
+        inputs = tuple(places.find(view) for view in instruction.inputs)
+        if instruction.opcode in IN_PLACE and instruction.out is not None:
+            candidates = inputs if instruction.opcode == "add" else inputs[:1]
+            target = next((view for view in candidates if not places.is_read_after(view, index)), None)
+            if target is not None:
+                places.move(instruction.out.buffer, target)
+        out = None if instruction.out is None else places.find(instruction.out)
+        instructions.append(replace(instruction, inputs=inputs, out=out))
+    return replace(program, instructions=tuple(instructions), logits=places.find(program.logits))
 
 
-def rename(instruction: Instruction, old: Buffer, target: View) -> Instruction:
-    """The instruction with every view of `old` moved to the place of `target`."""
-    inputs = tuple(renamed(view, old, target) for view in instruction.inputs)
-    return replace(instruction, inputs=inputs, out=None if instruction.out is None else renamed(instruction.out, old, target))
+class Places:
+    """Where the recorded buffers are moved to, and who reads what when."""
 
+    def __init__(self, program: Program) -> None:
+        self._targets: dict[Buffer, View] = {}
+        self._tenants: dict[Buffer, list[Buffer]] = {}
+        self._reads: dict[Buffer, list[tuple[int, View]]] = {}
+        for index, instruction in enumerate(program.instructions):
+            for view in instruction.inputs:
+                self._reads.setdefault(view.buffer, []).append((index, view))
+        self._reads.setdefault(program.logits.buffer, []).append((len(program.instructions), program.logits))
 
-def renamed(view: View, old: Buffer, target: View) -> View:
-    """The view, moved when it lies in `old`."""
-    return view if view.buffer is not old else View(target.buffer, target.column + view.column, view.cols)
+    def find(self, view: View) -> View:
+        """A recorded view at its place."""
+        target = self._targets.get(view.buffer)
+        return view if target is None else View(target.buffer, target.column + view.column, view.cols)
+
+    def move(self, buffer: Buffer, target: View) -> None:
+        """Put a recorded buffer into `target`, a place that is its own."""
+        self._targets[buffer] = target
+        self._tenants.setdefault(target.buffer, []).append(buffer)
+
+    def is_read_after(self, place: View, index: int) -> bool:
+        """Whether an instruction after `index` reads a number at `place`."""
+        tenants = [place.buffer, *self._tenants.get(place.buffer, [])]
+        reads = (read for buffer in tenants for read in self._reads.get(buffer, []))
+        return any(when > index and self.find(view).overlaps(place) for when, view in reads)
