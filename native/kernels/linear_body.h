@@ -2,12 +2,10 @@
 //
 // T <= 5: one pass per tile, all of K: the weights stream by once. T > 5: several token tiles share a weight chunk.
 //
-//   for each chunk of about 64 tokens        (their activations stay in the L2 cache)
-//     for each chunk of 1536 channels        (32 rows × 1536 channels ≈ 30 KB stay in the L1/L2 cache over the token
-//     tiles)
+//   for each chunk of about 64 tokens       their activations stay in the L2 cache
+//     for each chunk of 1536 channels       32 rows × 1536 channels ≈ 30 KB stay near over the token tiles
 //       for each tile of 32 rows
-//         for each token tile                (each fetches its share of the next tile's chunk: memory works during all
-//         of them)
+//         for each token tile               each fetches its share of the next chunk: memory works during all
 //
 // A channel chunk continues from the sums in y, so the order of the float sum is the same as in one pass.
 #pragma once

@@ -3,27 +3,31 @@
 // A tile is 32 output rows × K. It is one sequential stream of blocks of 32 channels; a k type puts a header of f16
 // numbers in front of every 8 blocks. Everything starts on a 64-byte line, so no vector load crosses one:
 //
-//   super header (k types)   f16 d[32]  (q4k, q5k: then f16 dmin[32])
-//   block header             s: f16 scale[32] · a: f16 scale[32], f16 min[32] · q4k, q5k: u8 sc[32], u8 mn[32]
-//                            q6k: i8 sc[32] of channels 0-15, i8 sc[32] of channels 16-31
-//   quants                   one line per bit of the type (4, 5, 6 or 8) for rows 0-15 and as many for rows 16-31, in
-//   the order in
-//                            which the kernel reads them: line by line of both, or (q6k) all of rows 0-15 first. A
-//                            strictly sequential stream is what the hardware prefetchers follow: with all of rows 0-15
-//                            first, the 8-bit type reads 17 GB/s instead of 29 on a Zen 4 core whose limit is 31.
+//   super header (k types)  f16 d[32]; q4k and q5k: then f16 dmin[32]
+//   block header            s types: f16 scale[32]; a types: f16 scale[32], f16 min[32];
+//                           q4k, q5k: u8 sc[32], u8 mn[32]; q6k: i8 sc[32] of channels 0-15, i8 sc[32] of channels
+//                           16-31
+//   quants                  one line per bit of the type (4, 5, 6 or 8) for rows 0-15, as many for rows 16-31
 //
-// A line holds, for row r of its 16, bytes 4r … 4r+3: four consecutive channels, which is the lane of a 4-way byte dot
-// product. "Group" g = channels 4g … 4g+3. Quants are unsigned: q + zero_point. Which bits of which line make a group:
+// The lines of quants lie in the order in which the kernel reads them: alternating between rows 0-15 and 16-31, for q6k
+// first all of rows 0-15. Hardware prefetchers follow a strictly sequential stream; with all of rows 0-15 first in
+// every type, the 8-bit type reads 17 GB/s instead of 29 on a Zen 4 core whose limit is 31.
 //
-//   bit    7 6 5 4 3 2 1 0                                                                        operations to decode
-//   8 groups 8 bit  [      g      ]   line g = group g                                                      0 4 bit  [
-//   g+4 ][  g   ]   line g, g < 4                                                          12 5 bit  [5 lo ][  0   ]
-//   [7][5 hi][ 1 ]   [6 lo][ 2 ]   [7][6 hi][ 3 ]   [7 lo][ 4 ]                 19 6 bit  [3 lo][   0   ]   [3 mid][ 1
-//   ]   [3 hi][ 2 ]      for groups 0-3; three more lines for 4-7    18
+// A line holds, for row r of its 16, bytes 4r … 4r+3: four consecutive channels, the lane of a 4-way byte dot product.
+// "Group" g = channels 4g … 4g+3. Quants are unsigned: q + zero_point. The bits of a line's bytes, 7 first:
 //
-// Five or three groups lie whole in the low bits of their line, so decoding them is one mask; the others are gathered
-// from the bits above. (Nibbles plus a plane of high bits, the usual layout, takes 27 operations for 5 bits and 26
-// for 6.)
+//   8 bit  line g: gggggggg                                                 0 operations to decode all 8 groups
+//   4 bit  line g: [g+4 4 bits][g 4 bits], g < 4                           12
+//   5 bit  line 0: [5, low 3 bits][0]                                      19 (nibbles and a plane of high bits: 27)
+//          line 1: [7, bit 3][5, high 2][1]
+//          line 2: [6, low 3][2]
+//          line 3: [7, bit 4][6, high 2][3]
+//          line 4: [7, low 3][4]
+//   6 bit  line 0: [3, low 2][0]                                           18 (nibbles and planes of high bits: 26)
+//          line 1: [3, middle 2][1]
+//          line 2: [3, high 2][2], then the same for groups 4-7
+//
+// So five of eight, or three of four groups lie whole in the low bits of a line and cost one mask.
 //
 // Float types: for every channel the 32 rows' numbers.
 #pragma once
@@ -52,8 +56,7 @@ struct BlockLayout {
   constexpr int32_t super_stride() const { return super_bytes + blocks_per_super() * block_bytes(); }
 };
 
-// The layout of a quantised type. consteval, because kernels of every target use it: no code of it may be shared among
-// them.
+// The layout of a quantised type. consteval: kernels of every target use it, and no code may be shared among targets.
 template <PackedType kType>
 consteval BlockLayout layout_of() {
   switch (kType) {
@@ -114,9 +117,8 @@ template <class Visit>
 // Bytes of one number of a float type.
 [[gnu::always_inline]] inline constexpr int32_t float_bytes(PackedType type) { return type == PackedType::f32 ? 4 : 2; }
 
-// A pass of the kernel covers up to 5 tokens; 4 is the fastest. T tokens are split into fours with the rest spread so
-// that no pass is smaller than 3: T = 4n: fours; 4n+1: one five at the end; 4n+2: two threes; 4n+3: one three. T <= 5:
-// one pass.
+// A pass of the kernel covers up to 5 tokens; 4 is the fastest. T <= 5 tokens are one pass; more are split into fours,
+// the rest so that no pass is smaller than 3. T = 4n: fours; 4n+1: a five at the end; 4n+2: two threes; 4n+3: a three.
 struct TokenTile {
   int32_t begin;
   int32_t size;

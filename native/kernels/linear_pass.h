@@ -1,23 +1,25 @@
 // One pass: a tile of 32 output rows × a run of channels × up to 5 tokens, for every quantised type.
 //
-// Arithmetic intensity. A block (32 rows × 32 channels) of a 4-bit type is 576-640 bytes and needs, per token, 16
-// byte-dot instructions. A core that streams 20-40 GB/s gets a block in 15-30 ns: enough for about 3-5 tokens of dot
-// products, so up to there a step costs the same as for one token (bound: memory), beyond it the dot products are the
-// bound. Decoding and the float sums must then hide behind them, and that fixes the shape:
+// Arithmetic intensity. A block (32 rows × 32 channels) of a 4-bit type is 576-640 bytes and takes, per token, 16 dots
+// (byte dot products of 16 lanes × 4 bytes), each good for 2048 operations. At one dot per cycle and 10 bytes of memory
+// per cycle (Zen 4, one core: 0.47 TOPS, 31 GB/s) memory delivers a block in 60 cycles: time for 3 tokens with all that
+// comes with the dots. Up to there a step costs what it costs for one token; beyond it the dots are the bound, and
+// decoding and the float sums must hide behind them. That fixes the shape:
 //
-//   32 rows × 4 tokens   one broadcast of 4 activation bytes feeds two dots, one decoded weight vector feeds four;
-//   loads, decode
-//                        and dots are balanced. 8 integer + 8 float accumulators, 4 decoded vectors, masks: no spill.
-//   16 rows × 8 tokens   one load per dot: bound by the load ports (58 % of peak measured where 32 × 4 gives 71-78 %).
-//   zero points          integer sums start at −zero · Σq, which the quantiser left next to the quants: no instruction.
-//   scales               per 16 rows × token: convert, two multiplies, one add (three and two with a min); 8 dots to
-//   hide behind.
+//   32 rows × 4 tokens  A broadcast of 4 activation bytes feeds two dots, a decoded weight vector feeds four. 8 integer
+//                       and 8 float accumulators, weights, masks and scales fit 32 registers.
+//   16 rows × 8 tokens  One load per dot: the load ports are the bound (58 % of peak where 32 × 4 has 71-78 %).
+//   zero points         Integer sums start at −zero · Σq, which the quantiser left next to the quants: no work.
+//   scales              Per 16 rows, token and 8 dots: a conversion, two multiplies, an add (with a min 3 and 2).
 //
-// No fused multiply-add: the multiplies share the dot products' ports either way, the adds have their own on every core
-// we know with VNNI, so it costs nothing there, and a target without it gives the same bits.
+// Bound: multiplies share the dots' two ports, everything else has its own. So at best 8/10 of the dots' peak for s
+// types, 8/11 with a min and for q6k; measured 77, 62-68 and 60 % of the peak at 64 tokens.
 //
-// Every loop over accumulators is unrolled by templates, not by pragma: gcc 12 otherwise keeps the arrays in memory (2×
-// slower).
+// No fused multiply-add: a multiply costs the dots' ports either way and the add has ports of its own, so it gains
+// nothing, and without it a target that lacks it gives the same bits.
+//
+// Every loop over accumulators is unrolled by templates, not by pragma: gcc 12 otherwise keeps the arrays in memory, at
+// half the speed. A test counts the vector stores.
 #pragma once
 #include <type_traits>
 #include <utility>
@@ -59,10 +61,10 @@ inline constexpr int kBlockCycles = 23;
 // Calls visit(integral_constant<int, 0>) … visit(integral_constant<int, N − 1>), unrolled.
 template <int N, class Visit>
 [[gnu::always_inline]] inline void unroll(Visit&& visit) {
-  [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
+  const auto visit_all = [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
     (visit(std::integral_constant<int, I>{}), ...);
-  }
-  (std::make_integer_sequence<int, N>{});
+  };
+  visit_all(std::make_integer_sequence<int, N>{});
 }
 
 #define PACELINE_EACH [&](auto i) __attribute__((always_inline))
@@ -77,8 +79,7 @@ struct FloatSums {
   typename S::Float at[2][kTokens];
 };
 
-// Group kGroup (4 channels) of 16 rows as unsigned bytes, from the row group's first line. See linear_layout.h for the
-// bits.
+// Group kGroup (4 channels) of 16 rows as unsigned bytes, from the row group's first line; bits: see linear_layout.h.
 template <class S, PackedType kType, int kGroup>
 [[gnu::always_inline]] inline typename S::Bytes load_group(const uint8_t* lines) {
   constexpr int kBits = layout_of<kType>().bits;
@@ -197,8 +198,7 @@ template <class T>
 }
 
 // One block of q6k: each 16 channels have their own scale, so there are twice as many sums; row groups run one after
-// the other to keep them all in registers. (`forget`: gcc would keep the first row group's 32 broadcasts, in memory,
-// for the second.)
+// the other to keep them in registers. (`forget`: gcc would store the 32 broadcasts of the first for the second.)
 template <class S, int kTokens>
 [[gnu::always_inline]] inline void add_block_q6k(const uint8_t* super, const uint8_t* block, const ActivationBlock* x,
                                                  FloatSums<S, kTokens>& y) {

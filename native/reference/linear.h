@@ -11,8 +11,7 @@
 
 namespace paceline::reference {
 
-// One weight row as numbers: value[k] = term[k] − shift[k] or term[k] + shift[k]; magnitude[k] = |term[k]| +
-// |shift[k]|.
+// One weight row as numbers: value[k] = scale · quant (+ min); magnitude[k] = |scale · quant| + |min|.
 struct WeightRow {
   std::vector<float> value;
   std::vector<float> magnitude;
@@ -40,8 +39,7 @@ QuantisedRow quantise(const float* x, int32_t num_cols);
 Product exact_product(const WeightRow& weights, const QuantisedRow& x);
 Product exact_product(const WeightRow& weights, const float* x);
 
-// y[row] for one token with the operations and the order of the contract. `x` serves float types, `quantised` the
-// others.
+// y[row] for one token with the contract's operations in its order. `x` serves float types, `quantised` the others.
 float contract_product(const MatrixPart& part, int32_t row, const QuantisedRow& quantised, const float* x);
 
 }  // namespace paceline::reference

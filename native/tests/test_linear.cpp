@@ -1,5 +1,4 @@
-// The linear layer on every target of this machine, against plain loops bit for bit and against the mathematics within
-// a derived bound.
+// The linear layer on every target of this machine: bit for bit as the contract says, and right within a derived bound.
 #include "linear_case.h"
 
 namespace paceline::testing {

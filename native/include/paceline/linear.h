@@ -88,8 +88,8 @@ int32_t num_tiles(const LinearTask& task);
 //   Per 32 channels: amax = max|x|; scale = amax / 127 (f32); inverse = 127 / amax (f32);
 //   q = round-half-even(x · inverse) in −127…127. The same bits for every target and thread count.
 //   amax < 2⁻¹⁰⁰ (well before 127 / amax overflows): scale and every q are 0.
-//   A block that holds a NaN or an infinity: scale NaN, every q 0; all outputs of the token are NaN, other tokens are
-//   not. `num_tokens` is the T of the whole buffer (the layout depends on it).
+//   A block that holds a NaN or an infinity: scale NaN, every q 0. All outputs of the token are NaN, no others.
+//   `num_tokens` is the T of the whole buffer (the layout depends on it).
 using QuantizeFn = void (*)(const float* x, ptrdiff_t x_stride, int32_t num_tokens, int32_t num_cols,
                             uint8_t* activations, int32_t token_begin, int32_t token_end);
 //
@@ -98,8 +98,7 @@ using QuantizeFn = void (*)(const float* x, ptrdiff_t x_stride, int32_t num_toke
 //     s types: y += f32(Σ(q_w − zero)·q_x) · (scale_w · scale_x)
 //     a types: y += f32(Σ q_w·q_x) · (scale_w · scale_x), then y += min_w · scale_sum
 //     q4k q5k: the same with scale_w = d·sc, min_w = dmin·mn, and y −= min_w · scale_sum
-//     q6k:     y += (f32(Σ₀) · (d·sc₀) + f32(Σ₁) · (d·sc₁)) · scale_x, Σ₀ Σ₁ the sums of each 16 channels with zero =
-//     32
+//     q6k:     y += (f32(Σ₀) · (d·sc₀) + f32(Σ₁) · (d·sc₁)) · scale_x, Σ₀ and Σ₁ of 16 channels each, zero 32
 //   Float types: y += f32(w[k]) · x[k] for ascending k. At the end y += bias.
 using LinearFn = void (*)(const LinearTask& task, int32_t tile_begin, int32_t tile_end);
 

@@ -111,8 +111,7 @@ void read_row_block(const BlockQ5_K& block, int32_t sub, RowBlock& out) {
   out.min = block.dmin;
 }
 
-// Per 128 channels: 64 bytes of low nibbles (channels 0-63 low, 64-127 high) and 32 bytes of two high bits for each of
-// four blocks of 32.
+// Per 128 channels: 64 bytes of nibbles (channels 0-63 low, 64-127 high), 32 bytes of two high bits of four channels.
 void read_row_block(const BlockQ6_K& block, int32_t sub, RowBlock& out) {
   const int half = sub / 4, quarter = sub % 4;
   const uint8_t* ql = block.ql + 64 * half + 32 * (quarter % 2);

@@ -1,8 +1,7 @@
 // 32 channels of one weight row, unpacked: the form between a GGUF block and a packed tile.
 //
 // The one idea: every source type is read into this struct and every packed type is written from it, so N readers and M
-// writers replace N × M conversions. The numbers stay what the file says (f16 bits, integer scales): nothing is
-// rounded.
+// writers replace N × M conversions. Numbers stay what the file says (f16 bits, integer scales): nothing is rounded.
 #pragma once
 #include <cstdint>
 

@@ -71,8 +71,7 @@ struct Simd {
     return {_mm512_dpbusd_epi32(sums.v, weights.v, activations.v)};
   }
 
-  // Bit fields of packed quants. Shifts and masks, no gf2p8affine: on Zen 4 that shares its ports with the dot
-  // products.
+  // Bit fields of packed quants. Shifts and masks, no gf2p8affine: on Zen 4 that takes the dot products' ports.
   template <int kShift>
   PACELINE_INLINE Bytes shift_right(Bytes a) {
     return {_mm512_srli_epi16(a.v, kShift)};

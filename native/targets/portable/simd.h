@@ -95,8 +95,7 @@ struct Simd {
     return map<Float>([&](int i) { return __builtin_convertvector(a.part[i], F4); });
   }
 
-  // Lane r += Σ over its 4 bytes of weights (unsigned) · activations (signed). A product fits 16 bits: 255 · 128 <
-  // 2^15.
+  // Lane r += Σ over its 4 bytes of weights (unsigned) · activations (signed). Products fit 16 bits: 255 · 128 < 2^15.
   PACELINE_INLINE Int dot(Int sums, Bytes weights, Int activations) {
     return map<Int>([&](int i) {
       const U8 unsigned_pairs = (U8)weights.part[i];
