@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "runtime/affinity.h"
+
 namespace paceline {
 namespace {
 
@@ -22,6 +24,9 @@ inline void pause() {
 }  // namespace
 
 ThreadPool::ThreadPool(int32_t num_threads) : num_threads_(num_threads < 1 ? 1 : num_threads) {
+  // Only a pool that fills the machine: two small ones would choose the same CPUs and leave others idle.
+  cpus_ = allowed_cpus();
+  if (cpus_.size() != static_cast<size_t>(num_threads_)) cpus_.clear();
   workers_.reserve(static_cast<size_t>(num_threads_ - 1));
   try {
     for (int32_t thread = 1; thread < num_threads_; ++thread) {
@@ -50,12 +55,14 @@ void ThreadPool::run(Task task, void* context) {
     call_.epoch.fetch_add(1, std::memory_order_release);
     call_.epoch.notify_all();
   }
+  const Pin pin(cpus_.empty() ? -1 : cpus_[0]);
   task(context, 0);
   barrier();
 }
 
 void ThreadPool::work(int32_t thread) {
   uint32_t seen = 0;
+  const Pin pin(cpus_.empty() ? -1 : cpus_[static_cast<size_t>(thread)]);
   for (;;) {
     const auto deadline = std::chrono::steady_clock::now() + kIdleSpin;
     while (call_.epoch.load(std::memory_order_acquire) == seen) {

@@ -48,6 +48,7 @@ class ThreadPool {
   Meeting meeting_;
   Call call_;
   int32_t num_threads_;
+  std::vector<int32_t> cpus_;  // of each worker, or empty: wherever the system likes
   std::vector<std::thread> workers_;
 };
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -327,6 +328,12 @@ def test_idle_backend_uses_no_cpu(models: Models) -> None:
     threading.Event().wait(0.3)
     assert time.process_time() - before < 0.03
     backend.forward(GOOD)
+
+
+def test_step_leaves_the_caller_free_to_run_anywhere(models: Models) -> None:
+    allowed = os.sched_getaffinity(0)
+    native(models["llama", TensorType.Q4_0], threads=len(allowed)).forward(GOOD)
+    assert os.sched_getaffinity(0) == allowed
 
 
 def test_closed_backend_says_so(models: Models) -> None:
