@@ -16,10 +16,10 @@ MAX_BIAS = 1024
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Sampling of one request; validated by `check`, which every door calls.
+    """Sampling of one request; validated when it is made, by whichever door. Errors: RequestError naming the field
 
-    Order on a logits row: min_tokens and bad words, logit_bias, repetition, frequency and presence penalties, temperature,
-    min_p, top_k, top_p; then argmax(log p + Gumbel noise). temperature < 1e-6: argmax of the processed logits.
+    Order on a logits row: min_tokens, logit_bias, repetition, frequency and presence penalties, temperature, min_p, top_k,
+    top_p; then argmax(log p + Gumbel noise). temperature < 1e-6: argmax of the processed logits.
     """
 
     n: int = 1
@@ -45,13 +45,17 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for field, is_valid, expected in (
             ("n", 1 <= self.n <= MAX_N, f"1 to {MAX_N}"),
-            ("temperature", _within(self.temperature, 0.0, 100.0), "0 or more"),
+            ("temperature", _within(self.temperature, 0.0, 100.0), "0 to 100"),
             ("top_p", _within(self.top_p, 0.0, 1.0) and self.top_p > 0.0, "more than 0, at most 1"),
-            ("top_k", self.top_k >= -1, "-1 or more (-1 and 0 mean off)"),
+            ("top_k", self.top_k >= -1, "-1 or more (-1, 0 and more than any vocabulary mean off)"),
             ("min_p", _within(self.min_p, 0.0, 1.0), "0 to 1"),
             ("presence_penalty", _within(self.presence_penalty, -2.0, 2.0), "-2 to 2"),
             ("frequency_penalty", _within(self.frequency_penalty, -2.0, 2.0), "-2 to 2"),
-            ("repetition_penalty", _within(self.repetition_penalty, 0.0, 100.0) and self.repetition_penalty > 0.0, "more than 0"),
+            (
+                "repetition_penalty",
+                _within(self.repetition_penalty, 0.0, 100.0) and self.repetition_penalty > 0.0,
+                "more than 0, at most 100",
+            ),
             ("seed", self.seed is None or -(2**63) <= self.seed < 2**64, "a 64-bit integer"),
             ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "1 or more"),
             ("min_tokens", self.min_tokens >= 0, "0 or more"),
@@ -59,8 +63,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             ("stop", len(self.stop) <= MAX_STOP, f"at most {MAX_STOP} strings"),
             (
                 "stop",
-                all(1 <= len(s.encode("utf-8", "replace")) <= MAX_STOP_BYTES for s in self.stop),
-                f"strings of 1 to {MAX_STOP_BYTES} bytes",
+                all(1 <= _num_bytes(s) <= MAX_STOP_BYTES for s in self.stop),
+                f"strings of 1 to {MAX_STOP_BYTES} bytes of valid Unicode",
             ),
             ("logit_bias", len(self.logit_bias) <= MAX_BIAS, f"at most {MAX_BIAS} entries"),
             ("logit_bias", all(_within(b, -100.0, 100.0) for b in self.logit_bias.values()), "values from -100 to 100"),
@@ -79,11 +83,14 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
                     f"`{field}` has token id {wrong}; the vocabulary is 0 to {vocab_size - 1}.", param=field, code="invalid_value"
                 )
 
-    @property
-    def is_greedy(self) -> bool:
-        """Whether the pick is the plain argmax of the processed logits."""
-        return self.temperature < 1e-6
-
 
 def _within(value: float, low: float, high: float) -> bool:
     return math.isfinite(value) and low <= value <= high
+
+
+def _num_bytes(text: str) -> int:
+    """The length in UTF-8; 0 for text that has none (a lone surrogate)."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return 0
