@@ -40,6 +40,10 @@ def test_stop_strings_become_bytes() -> None:
     assert made(stop=("é", "a")).stop_bytes == ("é".encode(), b"a")
 
 
+def test_a_top_k_over_the_vocabulary_means_off() -> None:
+    assert [made(top_k=top_k).params.top_k for top_k in (5, 512, 513, 10**30)] == [5, 512, 0, 0]
+
+
 def test_the_whole_context_may_be_used_and_no_more() -> None:
     assert made(list(range(90)), max_tokens=10).params.max_tokens == 10
     with pytest.raises(ContextLengthError, match="holds 100 tokens, but the prompt has 90") as caught:

@@ -52,10 +52,6 @@ def test_without_a_limit_a_chat_has_the_context_and_a_completion_sixteen_tokens(
     assert sampling_params(completion(), NO_DEFAULTS, logprobs=None).max_tokens == 16
 
 
-def test_a_top_k_over_any_vocabulary_means_off() -> None:
-    assert sampling_params(chat(top_k=10**30), NO_DEFAULTS, logprobs=None).top_k == 0
-
-
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

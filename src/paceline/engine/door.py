@@ -1,12 +1,14 @@
 """The front door: the one place where a validated `Request` is made, whoever asks (HTTP, CLI, `LLM`).
 
 It checks what depends on the loaded model (vocabulary, context) and resolves what a request may leave open (seed,
-`max_tokens`). The ranges of single parameters are checked by `SamplingParams` itself.
+`max_tokens`, a `top_k` over the vocabulary). The ranges of single parameters are checked by `SamplingParams` itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+import msgspec
 
 from paceline.engine.messages import EngineInfo
 from paceline.engine.request import Request, RequestClass
@@ -34,7 +36,7 @@ def make_request(  # every argument is a field of the request or what it is chec
 
     Errors:  RequestError naming the field · ContextLengthError with both true numbers
     """
-    resolved = _resolve(params, len(prompt_ids), info.max_model_len, draw_seed)  # first: what fits is short enough to look through
+    resolved = _resolve(params, len(prompt_ids), info, draw_seed)  # first: what fits is short enough to look through
     _check_prompt(prompt_ids, info.vocab_size)
     params.check_vocabulary(info.vocab_size)
     if deadline_s is not None and not 0 < deadline_s <= MAX_DEADLINE_S:
@@ -43,7 +45,7 @@ def make_request(  # every argument is a field of the request or what it is chec
         id=request_id,
         prompt_ids=prompt_ids,
         params=resolved,
-        stop_bytes=tuple(stop.encode("utf-8", "replace") for stop in params.stop),
+        stop_bytes=tuple(stop.encode() for stop in params.stop),
         eos_ids=eos_ids,
         request_class=request_class,
         priority=priority,
@@ -63,11 +65,11 @@ def _check_prompt(prompt_ids: list[int], vocab_size: int) -> None:
         )
 
 
-def _resolve(params: SamplingParams, num_prompt: int, max_model_len: int, draw_seed: Callable[[], int]) -> SamplingParams:
-    """The params with a seed and a `max_tokens` that fits the context."""
-    room = max_model_len - num_prompt
+def _resolve(params: SamplingParams, num_prompt: int, info: EngineInfo, draw_seed: Callable[[], int]) -> SamplingParams:
+    """The params with a seed, a `max_tokens` that fits the context and a `top_k` within the vocabulary."""
+    room = info.max_model_len - num_prompt
     if room < 1 or (params.max_tokens or 0) > room:
-        raise ContextLengthError(num_tokens=num_prompt, max_model_len=max_model_len, max_tokens=params.max_tokens)
+        raise ContextLengthError(num_tokens=num_prompt, max_model_len=info.max_model_len, max_tokens=params.max_tokens)
     max_tokens = params.max_tokens or room
     if params.min_tokens > max_tokens:
         raise RequestError(
@@ -76,5 +78,5 @@ def _resolve(params: SamplingParams, num_prompt: int, max_model_len: int, draw_s
             code="invalid_value",
         )
     seed = draw_seed() if params.seed is None else params.seed
-    fields = {name: getattr(params, name) for name in params.__struct_fields__}
-    return SamplingParams(**{**fields, "seed": seed, "max_tokens": max_tokens})
+    top_k = params.top_k if params.top_k <= info.vocab_size else 0  # off: no integer is then too long for a frame or an array
+    return msgspec.structs.replace(params, seed=seed, max_tokens=max_tokens, top_k=top_k)

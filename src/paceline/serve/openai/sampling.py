@@ -86,7 +86,7 @@ def sampling_params(body: CommonFields, defaults: GenerationDefaults, *, logprob
     fields["include_stop_str_in_output"] = body.include_stop_str_in_output
     fields["skip_special_tokens"] = body.skip_special_tokens
     known = {name: value for name, value in fields.items() if value is not None}
-    return _bounded(SamplingParams(**known))  # type: ignore[arg-type]  # the schema has checked the types
+    return SamplingParams(**known)  # type: ignore[arg-type]  # the schema has checked the types
 
 
 def chat_logprobs(body: ChatRequest) -> int | None:
@@ -106,14 +106,6 @@ def _max_tokens(body: CommonFields) -> int | None:
     if body.max_completion_tokens is not None and body.max_completion_tokens < 1:
         raise invalid(f"`max_completion_tokens` is {body.max_completion_tokens}; expected 1 or more.", "max_completion_tokens")
     return min(asked) if asked else None
-
-
-def _bounded(params: SamplingParams) -> SamplingParams:
-    """The same params with `top_k` small enough for 32 bits: more than any vocabulary means off."""
-    if params.top_k < 2**31:
-        return params
-    fields = {name: getattr(params, name) for name in params.__struct_fields__}
-    return SamplingParams(**{**fields, "top_k": 0})
 
 
 def _first(given: float | None, default: float | None) -> float | None:
