@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from paceline.config import EngineConfig
+from paceline.engine.answer_text import is_by_token, text_stream
 from paceline.engine.build import build_engine
 from paceline.engine.door import make_request
 from paceline.engine.messages import EngineInfo, Event, Finished, Timings, TokenLogprobs, Tokens
@@ -33,7 +34,6 @@ from paceline.formats.pull import pull, resolve
 from paceline.log import log
 from paceline.sampling.params import SamplingParams
 from paceline.text.prompt import ChatEncoder, load_chat_encoder
-from paceline.text.stream import TextStream
 from paceline.text.tokenizer import Tokenizer, load_tokenizer
 
 GENERATE_MAX_TOKENS = 16
@@ -245,16 +245,8 @@ class LLM:
         )
 
     def _text(self, params: SamplingParams, token_ids: list[int], end: Finished) -> str:
-        """The visible text; a token that ended the sequence is no part of it."""
-        stream = TextStream(
-            self.tokenizer.vocabulary,
-            params.stop,
-            skip_special_tokens=params.skip_special_tokens,
-            include_stop_str_in_output=params.include_stop_str_in_output,
-            min_tokens=params.min_tokens,
-        )
-        ends_by_token = end.reason == "stop" and not isinstance(end.stop_reason, str)
-        return stream.push(token_ids[:-1] if ends_by_token else token_ids) + stream.finish()
+        stream = text_stream(self.tokenizer.vocabulary, params)
+        return stream.push(token_ids[:-1] if is_by_token(end) else token_ids) + stream.finish()
 
     def _logprobs(self, answer: _Answer) -> list[dict[int, Logprob]]:
         return [self._position(chosen, found) for chosen, found in zip(answer.token_ids, answer.logprobs, strict=True)]

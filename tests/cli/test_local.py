@@ -37,6 +37,17 @@ def test_an_interrupted_answer_ends_and_the_next_is_whole(model: LocalModel) -> 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_the_end_token_is_no_part_of_the_text(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text("[[5, 6]]")
+    path: Path = tiny_gguf(tmp_path / "tiny.gguf", "llama")
+    params = SamplingParams(skip_special_tokens=False)
+    model = LocalModel(path, EngineConfig(backend="scripted", script=str(script)))
+    said = "".join(model.answer(model.text_ids("the "), params))
+    model.close()
+    assert len(said) == 2, "two letters, and no mark"
+
+
 def test_an_answer_left_half_way_frees_its_place(model: LocalModel) -> None:
     prompt_ids = model.text_ids("the ")
     pieces = model.answer(prompt_ids, GREEDY)

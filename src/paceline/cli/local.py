@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from paceline.config import EngineConfig
+from paceline.engine.answer_text import end_token_places, text_stream
 from paceline.engine.build import build_engine
 from paceline.engine.door import make_request
 from paceline.engine.messages import Finished, Tokens
@@ -68,7 +69,7 @@ class LocalModel:
             draw_seed=lambda: self._seed + self._num_answers - 1,
         )
         self._engine.submit(request)
-        text = TextStream(self._tokenizer.vocabulary, params.stop, skip_special_tokens=params.skip_special_tokens)
+        text = text_stream(self._tokenizer.vocabulary, params)
         try:
             with _interrupts() as interrupted:
                 while self._engine.has_work() and not interrupted:
@@ -81,10 +82,12 @@ class LocalModel:
 
     def _step(self, text: TextStream) -> str:
         pieces = []
-        for event in self._engine.step():
+        events = self._engine.step()
+        ends = end_token_places(events)
+        for place, event in enumerate(events):
             match event:
-                case Tokens():
-                    pieces.append(text.push(event.token_ids))
+                case Tokens(token_ids=token_ids):
+                    pieces.append(text.push(token_ids[:-1] if place in ends else token_ids))
                 case Finished(reason="error"):
                     raise EngineError(event.message)
         return "".join(pieces)

@@ -12,7 +12,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
-from paceline.engine.messages import Event, Finished, TokenLogprobs, Tokens
+from paceline.engine.answer_text import end_token_places
+from paceline.engine.messages import Finished, TokenLogprobs, Tokens
 from paceline.engine.request import Request
 from paceline.engine.streams import EventStream
 from paceline.errors import EngineError
@@ -78,7 +79,7 @@ class Generation:
             if not events and self.stream.is_finished:
                 return
             now = time.monotonic()
-            last = _end_tokens(events)
+            last = end_token_places(events)
             pieces: list[Piece] = []
             for place, event in enumerate(events):
                 if isinstance(event, Tokens):
@@ -150,17 +151,6 @@ class Generation:
         return timing_report(
             last.timings, received=self.received, submitted=self.stream.submitted, delivered=time.monotonic(), num_tokens=num_tokens
         )
-
-
-def _end_tokens(events: Sequence[Event]) -> set[int]:
-    """The places of the events whose last token is an end or stop token: it ends the text and is no part of it."""
-    places: set[int] = set()
-    for end_place, end in enumerate(events):
-        if isinstance(end, Finished) and end.reason == "stop" and not isinstance(end.stop_reason, str):
-            key = (end.request_id, end.index)
-            own = (place for place in range(end_place - 1, -1, -1) if (events[place].request_id, events[place].index) == key)
-            places.add(next(own, end_place))
-    return places
 
 
 def seeds(requests: Sequence[Request]) -> list[int]:

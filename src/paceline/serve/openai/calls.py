@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from paceline import log
+from paceline.engine.answer_text import text_stream
 from paceline.engine.door import make_request
 from paceline.engine.request import Request
 from paceline.errors import ContextLengthError, RequestError
@@ -29,8 +30,6 @@ from paceline.serve.openai.schema import CommonFields, refuse_unbuilt
 from paceline.serve.state import ModelText, ServerState
 from paceline.serve.stream import EventStreamAnswer, watch_disconnect
 from paceline.serve.timings import server_timing
-from paceline.text.stream import TextStream
-from paceline.text.tokenizer import Tokenizer
 
 B = TypeVar("B", bound=CommonFields)
 DOOR_FIELDS = {"deadline_s": "paceline.deadline_ms"}
@@ -72,7 +71,7 @@ def answer_call(call: Call[B], prompts: Sequence[list[int]], params: SamplingPar
     tokenizer = call.model.tokenizer
     generation = Generation(
         state.client.submit(*requests),
-        lambda request: _text_stream(tokenizer, request.params),
+        lambda request: text_stream(tokenizer.vocabulary, request.params),
         state.metrics,
         call.received,
     )
@@ -108,16 +107,6 @@ def _requests(call: Call[B], answer_id: str, prompts: Sequence[list[int]], param
     except RequestError as error:
         error.param = prompt_field if error.param == "prompt" else DOOR_FIELDS.get(error.param or "", error.param)
         raise
-
-
-def _text_stream(tokenizer: Tokenizer, params: SamplingParams) -> TextStream:
-    return TextStream(
-        tokenizer.vocabulary,
-        params.stop,
-        skip_special_tokens=params.skip_special_tokens,
-        include_stop_str_in_output=params.include_stop_str_in_output,
-        min_tokens=params.min_tokens,
-    )
 
 
 class WholeAnswer:
