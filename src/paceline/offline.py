@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -107,7 +108,6 @@ class LLM:
         engine_config = engine_config_from(config)
         path = _find(str(model))
         self.tokenizer: Tokenizer = load_tokenizer(open_checkpoint(path))
-        self._chat: ChatEncoder | None = None
         self._engine = build_engine(engine_config, path)
         self._random = random.Random(engine_config.seed)
         self._num_requests = 0
@@ -140,9 +140,8 @@ class LLM:
         **template_variables: Any,
     ) -> list[RequestOutput]:
         """Answer a conversation, or each of a list of them, through the model's chat template. Errors: as `generate`."""
-        encoder = self._chat_encoder()
         conversations = [messages] if messages and isinstance(messages[0], Mapping) else messages
-        prompts = [_Prompt(None, encoder.render_to_ids(conversation, **template_variables)) for conversation in conversations]
+        prompts = [_Prompt(None, self._chat.render_to_ids(conversation, **template_variables)) for conversation in conversations]
         return self._run(prompts, _params_for(prompts, sampling_params, None), use_tqdm)
 
     def close(self) -> None:
@@ -155,10 +154,9 @@ class LLM:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _chat_encoder(self) -> ChatEncoder:
-        if self._chat is None:
-            self._chat = load_chat_encoder(self.tokenizer)
-        return self._chat
+    @cached_property
+    def _chat(self) -> ChatEncoder:
+        return load_chat_encoder(self.tokenizer)
 
     def _read_prompt(self, prompt: object) -> _Prompt:
         if isinstance(prompt, Mapping):

@@ -102,5 +102,7 @@ def test_ill_formed_messages_are_refused(chats: ChatEncoder) -> None:
         chats.render_to_ids([])
 
 
-def test_a_model_without_a_template_says_so() -> None:
-    assert "no chat template" in (load_chat_encoder(turns_tokenizer()).note or "")
+def test_a_model_without_a_template_gets_one_and_that_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    assert load_chat_encoder(turns_tokenizer()).render_to_ids(user("hi"))
+    assert "warning text.chat_template" in (logged := capsys.readouterr().err)
+    assert "no chat template" in logged

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from types import FrameType
 
@@ -21,8 +22,7 @@ from paceline.engine.messages import Finished, Tokens
 from paceline.errors import EngineError
 from paceline.formats.open import open_checkpoint
 from paceline.sampling.params import SamplingParams
-from paceline.text.chat import chat_template_for
-from paceline.text.prompt import ChatEncoder
+from paceline.text.prompt import ChatEncoder, load_chat_encoder
 from paceline.text.stream import TextStream
 from paceline.text.tokenizer import load_tokenizer
 
@@ -33,7 +33,6 @@ class LocalModel:
     def __init__(self, path: Path, config: EngineConfig) -> None:
         checkpoint = open_checkpoint(path)
         self._tokenizer = load_tokenizer(checkpoint)
-        self._chat = ChatEncoder(self._tokenizer, chat_template_for(self._tokenizer.vocabulary))
         self._engine = build_engine(config, path)
         self._num_answers = 0
         self._seed = config.seed
@@ -79,6 +78,10 @@ class LocalModel:
             while self._engine.has_work():
                 self._engine.step()
         yield text.finish()
+
+    @cached_property
+    def _chat(self) -> ChatEncoder:
+        return load_chat_encoder(self._tokenizer)
 
     def _step(self, text: TextStream) -> str:
         pieces = []

@@ -30,8 +30,7 @@ from paceline.formats.open import open_checkpoint
 from paceline.serve.app import build_app
 from paceline.serve.openai.sampling import generation_defaults
 from paceline.serve.state import ModelText, ServerState, model_names
-from paceline.text.chat import chat_template_for
-from paceline.text.prompt import ChatEncoder
+from paceline.text.prompt import load_chat_encoder
 from paceline.text.tokenizer import load_tokenizer
 
 KEEP_ALIVE_S = 65
@@ -161,17 +160,14 @@ async def _load(service: Service, state: ServerState) -> None:
 
 
 def _load_text(service: Service) -> ModelText:
-    text = model_text(open_checkpoint(service.path), service.serve_config.chat_template)
-    if text.chat.note is not None:
-        log.log("warning", "serve.chat_template", note=text.chat.note)
-    return text
+    return model_text(open_checkpoint(service.path), service.serve_config.chat_template)
 
 
 def model_text(checkpoint: Checkpoint, template_file: str | None) -> ModelText:
     """The tokenizer, chat template and defaults of a model. Errors: ModelError, RequestError for the template file."""
     tokenizer = load_tokenizer(checkpoint)
-    template = chat_template_for(tokenizer.vocabulary, None if template_file is None else _read_template(template_file))
-    return ModelText(tokenizer, ChatEncoder(tokenizer, template), generation_defaults(checkpoint.files))
+    chat = load_chat_encoder(tokenizer, None if template_file is None else _read_template(template_file))
+    return ModelText(tokenizer, chat, generation_defaults(checkpoint.files))
 
 
 def _read_template(path: str) -> str:

@@ -130,17 +130,13 @@ def chat_template_for(vocabulary: Vocabulary, source: str | None = None) -> Chat
 
     Errors:  ModelError for a template that does not compile
     """
-    bos, eos = (_mark(vocabulary, i) for i in (vocabulary.bos_id, next(iter(vocabulary.eos_ids), None)))
+    bos, eos = (vocabulary.token_text(i) for i in (vocabulary.bos_id, next(iter(vocabulary.eos_ids), None)))
     note = None
     if source is None and vocabulary.chat_template is None:
         is_chatml = "<|im_start|>" in vocabulary.control_ids
         source = CHATML if is_chatml else PLAIN
         note = f"The model brings no chat template; {'ChatML' if is_chatml else 'plain `role: content` lines'} will do."
     return ChatTemplate(source or vocabulary.chat_template or "", bos_token=bos, eos_token=eos, note=note)
-
-
-def _mark(vocabulary: Vocabulary, token_id: int | None) -> str:
-    return "" if token_id is None else vocabulary.token_bytes(token_id).decode("utf-8", "replace")
 
 
 class _Environment(ImmutableSandboxedEnvironment):

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from paceline.log import log
 from paceline.text.chat import ChatTemplate, chat_template_for
 from paceline.text.control import Segment
 from paceline.text.messages import template_messages, texts_within, unused_characters, with_texts
@@ -29,11 +30,6 @@ class ChatEncoder:
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate) -> None:
         self.tokenizer = tokenizer
         self.template = template
-
-    @property
-    def note(self) -> str | None:
-        """Where the template is from, when it is not the model's own."""
-        return self.template.note
 
     def render_to_ids(
         self,
@@ -64,8 +60,11 @@ class ChatEncoder:
 
 
 def load_chat_encoder(tokenizer: Tokenizer, template_source: str | None = None) -> ChatEncoder:
-    """Chats by the given template, else the model's own, else a plain one. Errors: ModelError for one that does not compile."""
-    return ChatEncoder(tokenizer, chat_template_for(tokenizer.vocabulary, template_source))
+    """Chats by the given template, else the model's own, else a plain one, and that is logged. Errors: ModelError, not a template."""
+    template = chat_template_for(tokenizer.vocabulary, template_source)
+    if template.note is not None:
+        log("warning", "text.chat_template", note=template.note)
+    return ChatEncoder(tokenizer, template)
 
 
 class _StandIns:

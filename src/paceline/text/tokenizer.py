@@ -59,8 +59,8 @@ class Tokenizer:
         return self.vocabulary.token_bytes(token_id)
 
     def token_text(self, token_id: int | None) -> str:
-        """A mark's text as templates want it (`bos_token`); empty for None."""
-        return "" if token_id is None else self.vocabulary.token_bytes(token_id).decode("utf-8", "replace")
+        """A token alone as text; empty for None."""
+        return self.vocabulary.token_text(token_id)
 
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """The ids of a text.

@@ -98,6 +98,10 @@ class Vocabulary:
             return _byte_level(piece) if self.scheme == "byte_level" else piece.replace(SPACE_MARK, " ").encode()
         return piece.encode()
 
+    def token_text(self, token_id: int | None) -> str:
+        """A token alone as text, with U+FFFD for what is no UTF-8; empty for None."""
+        return "" if token_id is None else self.token_bytes(token_id).decode("utf-8", "replace")
+
     def visible_bytes(self, token_id: int, *, skip_special_tokens: bool) -> bytes:
         """The bytes of a generated token that a client gets to see, and that stop strings are matched against."""
         return b"" if skip_special_tokens and self.is_special(token_id) else self.token_bytes(token_id)
