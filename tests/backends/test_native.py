@@ -303,12 +303,12 @@ def test_python_runs_during_a_step(models: Models) -> None:
     step = step_of([SliceOf(random_ids(backend.vocab_size, 700, seed=1), 0, range(1, 45))], row_indices=[699])
     count, is_done = 0, threading.Event()
 
-    def tick() -> None:
+    def count_up() -> None:
         nonlocal count
         while not is_done.is_set():
             count += 1
 
-    other = threading.Thread(target=tick)
+    other = threading.Thread(target=count_up)
     other.start()
     while count == 0:
         pass

@@ -67,7 +67,7 @@ struct Program {
   Operand logits;  // [R, V]
   int64_t arena_bytes = 0;
   int64_t kv_block_elements = 0;  // f16 elements of one KV block over all layers
-  int32_t vocab_size = 0;  // token ids are below it
+  int32_t vocab_size = 0;         // token ids are below it
   int32_t max_tokens = 0;
   int32_t max_rows = 0;
   int32_t max_head_dim = 0;
