@@ -33,7 +33,7 @@ def test_the_text_has_every_name_with_its_value() -> None:
     metrics.prompt_tokens, metrics.generation_tokens = 7, 5
     metrics.finished["length"] += 2
     metrics.time_to_first_token.observe(0.004)
-    stats = EngineStats(num_running=3, num_waiting=4, num_blocks=8, num_blocks_used=2, num_preemptions=1, prefix_queries=32, prefix_hits=16)
+    stats = EngineStats(num_running=3, num_waiting=4, num_blocks=9, num_blocks_used=2, num_preemptions=1, prefix_queries=32, prefix_hits=16)
     found = samples(metrics, stats)
     expected = {
         "vllm:num_requests_running": 3,

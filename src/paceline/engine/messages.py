@@ -89,6 +89,7 @@ class EngineStats(msgspec.Struct, frozen=True, array_like=True):
     num_running: int = 0
     num_waiting: int = 0
     num_blocks: int = 0
+    """The null block included, which is never used."""
     num_blocks_used: int = 0
     num_preemptions: int = 0
     prefix_queries: int = 0

@@ -99,7 +99,7 @@ class ServerMetrics:
             yield family
 
     def _gauges(self, stats: Stats) -> Iterator[tuple[str, str, float]]:
-        usable = max(stats["num_blocks"], 1)
+        usable = max(stats["num_blocks"] - 1, 1)  # the null block holds nothing
         yield "vllm:num_requests_running", "Sequences that the last step advanced.", stats["num_running"]
         yield "vllm:num_requests_waiting", "Sequences that wait to be scheduled.", stats["num_waiting"]
         yield "vllm:kv_cache_usage_perc", "Share of KV blocks in use (1 is all).", stats["num_blocks_used"] / usable
