@@ -42,9 +42,9 @@ class Parts:
     """What a checkpoint gives an engine; the vocabulary is read when first needed, so an engine without stop strings starts faster."""
 
     def __init__(self, checkpoint: Checkpoint, *, has_weights: bool) -> None:
-        self.digest = checkpoint.digest()
-        self.spec = read_spec(checkpoint)
         self.model = load_model(checkpoint) if has_weights else None
+        self.spec = self.model.spec if self.model else read_spec(checkpoint)
+        self.digest = self.model.digest if self.model else checkpoint.digest()
         self.vocabulary = cache(lambda: load_vocabulary(checkpoint))
 
     def visible_bytes(self, token_id: int, skip_special_tokens: bool) -> bytes:
