@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.backends.base import BLOCK_SIZE
+from paceline.cache.block_table import num_blocks_for
 from paceline.errors import ModelError
 from paceline.models.spec import AttentionSpec, ModelSpec
 from paceline.models.weights import ModelWeights
@@ -91,7 +92,7 @@ def plan_memory(
 
 def _auto_blocks(fitting: int, max_num_seqs: int, max_model_len: int) -> tuple[int, str]:
     """Enough for every sequence at full length, within a cap (at least one full context) and within memory."""
-    per_seq = -(-max_model_len // BLOCK_SIZE)
+    per_seq = num_blocks_for(max_model_len)
     wanted = max_num_seqs * per_seq + 1
     cap = max(MAX_AUTO_BLOCKS, per_seq + 1)
     num_blocks = min(fitting, wanted, cap)
