@@ -14,13 +14,14 @@ import pytest
 
 from paceline.config import EngineConfig
 from paceline.engine.client import ChildClient, InProcessClient
+from paceline.engine.frames import encode_frame
 from paceline.engine.launch import launch_engine
-from paceline.engine.messages import Event, Finished, Tokens
+from paceline.engine.messages import PROTOCOL_VERSION, Event, Finished, Ready, Tokens
 from paceline.engine.request import Request
 from paceline.engine.streams import EventStream
 from paceline.errors import CapacityError, EngineError, ModelError
 from paceline.sampling.params import SamplingParams
-from tests.engine.looped_engine import LoopedEngine
+from tests.engine.looped_engine import INFO, LoopedEngine
 from tests.generators.tiny_models import tiny_gguf
 
 Client = ChildClient | InProcessClient
@@ -144,6 +145,19 @@ def test_a_model_that_does_not_load_raises_the_childs_error(tmp_path: Path) -> N
             with pytest.raises(ModelError, match=r"broken\.gguf"):
                 await client.start()
             assert client.state == "dead"
+        finally:
+            await client.close()
+
+    asyncio.run(work())
+
+
+def test_an_engine_of_another_protocol_is_refused(tiny: Path) -> None:
+    async def work() -> None:
+        client = ChildClient(launch_engine(CONFIG, tiny), max_open=4)
+        client.data_received(encode_frame(Ready(PROTOCOL_VERSION + 1, INFO)))
+        try:
+            with pytest.raises(EngineError, match=f"expected {PROTOCOL_VERSION}"):
+                await client.start()
         finally:
             await client.close()
 

@@ -10,15 +10,14 @@ import json
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from paceline.config import EngineConfig
 from paceline.engine.frames import FrameReader, decode_command, encode_frame
-from paceline.engine.loop import run_loop
-from paceline.engine.messages import PROTOCOL_VERSION, Command, Failed, Progress, Ready, Report
-from paceline.errors import PacelineError
+from paceline.engine.loop import failed_by, run_loop
+from paceline.engine.messages import PROTOCOL_VERSION, Command, Progress, Ready, Report
 
 RECEIVE_BYTES = 1 << 20
 
@@ -62,24 +61,15 @@ def serve_engine(connection: socket.socket, config: EngineConfig, model_path: Pa
             engine.close()
     except ConnectionError:
         return 0
-    except PacelineError as error:
-        return _fail(send, Failed(type(error).__name__, str(error)))
     except Exception as error:
-        traceback.print_exc()
-        return _fail(send, Failed("EngineError", f"The engine stopped on an unexpected {type(error).__name__}."))
+        with suppress(OSError):
+            send(failed_by(error))
+        return 1
     return 0
 
 
 def _sender(connection: socket.socket) -> Callable[[Report], None]:
     return lambda report: connection.sendall(encode_frame(report))
-
-
-def _fail(send: Callable[[Report], None], failed: Failed) -> int:
-    try:
-        send(failed)
-    except OSError:
-        return 1
-    return 1
 
 
 def _end(_signal: int, _frame: object) -> None:

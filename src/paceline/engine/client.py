@@ -12,15 +12,27 @@ import asyncio
 import queue
 import subprocess
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Literal, Protocol
 
 from paceline import errors
 from paceline.engine.frames import FrameReader, decode_report, encode_frame
 from paceline.engine.launch import EngineProcess
-from paceline.engine.loop import SteppedEngine, run_loop
-from paceline.engine.messages import Abort, Command, EngineInfo, EngineStats, Failed, Frame, Progress, Ready, Report, Shutdown, Submit
+from paceline.engine.loop import SteppedEngine, failed_by, run_loop
+from paceline.engine.messages import (
+    PROTOCOL_VERSION,
+    Abort,
+    Command,
+    EngineInfo,
+    EngineStats,
+    Failed,
+    Frame,
+    Progress,
+    Ready,
+    Report,
+    Shutdown,
+    Submit,
+)
 from paceline.engine.request import Request
 from paceline.engine.streams import EventRouter, EventStream
 from paceline.errors import CapacityError, EngineError, PacelineError
@@ -118,6 +130,8 @@ class RoutedClient:
                 self._router.route(report)
             case Progress(stage, fraction):
                 self.load_progress = (stage, fraction)
+            case Ready(version) if version != PROTOCOL_VERSION:
+                self._die(f"The engine speaks version {version} of the protocol; expected {PROTOCOL_VERSION}.")
             case Ready(_, info):
                 self._info, self.state = info, "ready"
                 if self._started is not None and not self._started.done():
@@ -259,7 +273,7 @@ class InProcessClient(RoutedClient):
         def receive(report: Report) -> None:
             loop.call_soon_threadsafe(self._receive, report)
 
-        self._receive(Ready(1, self._engine.info))
+        self._receive(Ready(PROTOCOL_VERSION, self._engine.info))
         self._thread = threading.Thread(target=self._run, args=(receive,), name="paceline-engine", daemon=True)
         self._thread.start()
         return self.info
@@ -267,11 +281,8 @@ class InProcessClient(RoutedClient):
     def _run(self, receive: Callable[[Report], None]) -> None:
         try:
             run_loop(self._engine, self._commands, receive)
-        except PacelineError as error:
-            receive(Failed(type(error).__name__, str(error)))
         except Exception as error:
-            traceback.print_exc()
-            receive(Failed("EngineError", f"The engine stopped on an unexpected {type(error).__name__}."))
+            receive(failed_by(error))
 
     def _send(self, command: Command) -> None:
         self._commands.queue.put(command)

@@ -8,12 +8,26 @@ It knows neither sockets nor threads: where commands come from and where reports
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Protocol
 
-from paceline.engine.messages import Abort, Command, EngineInfo, EngineStats, Event, Finished, Frame, Report, Shutdown, Submit, Timings
+from paceline.engine.messages import (
+    Abort,
+    Command,
+    EngineInfo,
+    EngineStats,
+    Event,
+    Failed,
+    Finished,
+    Frame,
+    Report,
+    Shutdown,
+    Submit,
+    Timings,
+)
 from paceline.engine.request import Request
-from paceline.errors import CapacityError, RequestError
+from paceline.errors import CapacityError, PacelineError, RequestError
 
 
 class SteppedEngine(Protocol):
@@ -96,3 +110,11 @@ def refusal(request: Request, message: str) -> list[Event]:
     timings = Timings(request.arrived, None, None, request.arrived, 0.0, 0, 0, 0, 0)
     num_prompt_tokens = len(request.prompt_ids)
     return [Finished(request.id, index, "error", None, num_prompt_tokens, 0, timings, message) for index in range(request.params.n)]
+
+
+def failed_by(error: Exception) -> Failed:
+    """What a front is told of an engine that stopped; the details of an unexpected error go to stderr alone."""
+    if isinstance(error, PacelineError):
+        return Failed(type(error).__name__, str(error))
+    traceback.print_exception(error)
+    return Failed("EngineError", f"The engine stopped on an unexpected {type(error).__name__}.")
