@@ -11,12 +11,12 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paceline import log
 from paceline.cli.compatibility import add_foreign_flags, foreign_notes
 from paceline.cli.flags import add_config_flags, config_from, read_config_file
 from paceline.cli.model import DEFAULT_MODEL, find_model
 from paceline.config import EngineConfig, ServeConfig
 from paceline.errors import RequestError
+from paceline.log import log
 
 if TYPE_CHECKING:
     from paceline.serve.state import ServerState
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     engine_config = config_from(options, EngineConfig, filed)
     serve_config = config_from(options, ServeConfig, filed)
     for note in foreign_notes(options):
-        log.log("info", "serve.note", text=note)
+        log("info", "serve.note", text=note)
     asked = options.model or options.model_flag or DEFAULT_MODEL
     path = find_model(asked)
 
@@ -56,7 +56,7 @@ def say_ready(address: str, state: ServerState) -> None:
     """Tell the person at the terminal what is served and what to do next."""
     info = state.client.info
     for note in info.notes:
-        log.log("info", "engine.auto", text=note)
+        log("info", "engine.auto", text=note)
     body = json.dumps({"model": state.names.primary, "messages": [{"role": "user", "content": "Hello!"}], "stream": True})
     lines = [
         f"Serving `{state.names.primary}` ({info.family}, {info.backend}, context {info.max_model_len}, loaded in {info.load_s:.2f} s)",

@@ -20,8 +20,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 import paceline
-from paceline import log
 from paceline.errors import PacelineError
+from paceline.log import log
 from paceline.observe.metrics import CONTENT_TYPE
 from paceline.serve.failures import error_response
 from paceline.serve.middleware import Gate
@@ -95,6 +95,6 @@ async def _drop(_http: HttpRequest, _error: Exception) -> Response:
 
 
 async def _fail(http: HttpRequest, error: Exception) -> Response:
-    log.log("error", "request.crashed", path=http.url.path, error=type(error).__name__)
+    log("error", "request.crashed", path=http.url.path, error=type(error).__name__)
     traceback.print_exception(error)
     return error_response(error)

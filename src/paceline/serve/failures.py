@@ -98,7 +98,7 @@ def error_response(error: Exception) -> Response:
         headers["retry-after"] = str(max(1, round(getattr(error, "retry_after_s", None) or 1)))
     if status == 401:
         headers["www-authenticate"] = "Bearer"
-    if status in (400, 413, 431) and isinstance(error, BodyTooLargeError | HeadersTooLargeError | SlowBodyError):
+    if isinstance(error, BodyTooLargeError | HeadersTooLargeError | SlowBodyError):
         headers["connection"] = "close"
     if isinstance(error, HTTPException) and error.headers:
         headers.update(error.headers)

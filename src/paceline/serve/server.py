@@ -21,12 +21,12 @@ from pathlib import Path
 
 import uvicorn
 
-from paceline import log
 from paceline.config import EngineConfig, ServeConfig
 from paceline.engine.client import EngineClient
 from paceline.errors import PacelineError, RequestError
 from paceline.formats.checkpoint import Checkpoint
 from paceline.formats.open import open_checkpoint
+from paceline.log import log
 from paceline.serve.app import build_app
 from paceline.serve.openai.sampling import generation_defaults
 from paceline.serve.state import ModelText, ServerState, model_names
@@ -129,7 +129,7 @@ def _stop_on_signals(state: ServerState) -> asyncio.Event:
     def receive(number: int) -> None:
         if stop.is_set():
             os._exit(128 + number)
-        log.log("info", "server.draining", open=state.num_answering)
+        log("info", "server.draining", open=state.num_answering)
         state.is_draining = True
         stop.set()
 

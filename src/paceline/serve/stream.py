@@ -16,8 +16,8 @@ from typing import Protocol
 
 from starlette.types import Receive, Scope, Send
 
-from paceline import log
 from paceline.errors import PacelineError
+from paceline.log import log
 from paceline.serve.failures import error_body, error_response
 from paceline.serve.generation import Generation, Piece
 
@@ -74,7 +74,7 @@ class EventStreamAnswer:
         except PacelineError as error:
             await self._fail(error, scope, receive, send)
         except asyncio.CancelledError:
-            log.log("info", "request.dropped", id=stream.requests[0].id)
+            log("info", "request.dropped", id=stream.requests[0].id)
             if not watcher.done() and not keeper.done():
                 raise
         finally:
@@ -103,7 +103,7 @@ class EventStreamAnswer:
             self._last_write = time.monotonic()
 
     async def _fail(self, error: PacelineError, scope: Scope, receive: Receive, send: Send) -> None:
-        log.log("error", "request.failed", id=self._generation.stream.requests[0].id, error=error)
+        log("error", "request.failed", id=self._generation.stream.requests[0].id, error=error)
         if not self._is_started:
             await error_response(error)(scope, receive, send)
             return

@@ -16,11 +16,11 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from paceline import log
 from paceline.engine.answer_text import text_stream
 from paceline.engine.door import make_request
 from paceline.engine.request import Request
 from paceline.errors import ContextLengthError, RequestError
+from paceline.log import log
 from paceline.sampling.params import SamplingParams
 from paceline.serve.body import decode_body, read_body
 from paceline.serve.generation import Generation
@@ -59,7 +59,7 @@ async def open_call(http: HttpRequest, state: ServerState, schema: type[B]) -> C
     model_name = state.check_model(body.model)
     refuse_unbuilt(body)
     if warnings:
-        log.log("warning", "request.unknown_fields", num=len(warnings), first=warnings[0])
+        log("warning", "request.unknown_fields", num=len(warnings), first=warnings[0])
     return Call(state, model, body, model_name, warnings, received, len(data))
 
 
@@ -126,7 +126,7 @@ class WholeAnswer:
             async for pieces in self._generation.batches():
                 self._choices.add(pieces)
         except asyncio.CancelledError:
-            log.log("info", "request.dropped", id=stream.requests[0].id)
+            log("info", "request.dropped", id=stream.requests[0].id)
             if not watcher.done():
                 raise
             return

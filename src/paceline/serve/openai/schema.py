@@ -146,9 +146,9 @@ def refuse_unbuilt(body: CommonFields) -> None:
             raise unsupported("paceline.speculation")
 
 
-def unsupported(param: str, what: str | None = None) -> RequestError:
-    """The error for a field (or a value of it, said by `what`) that is recognised but not built."""
-    return RequestError(f"{what or f'`{param}`'} is not supported yet.", param=param, code="unsupported_parameter")
+def unsupported(param: str) -> RequestError:
+    """The error for a field that is recognised but not built."""
+    return RequestError(f"`{param}` is not supported yet.", param=param, code="unsupported_parameter")
 
 
 def invalid(message: str, param: str) -> RequestError:
