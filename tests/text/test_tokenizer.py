@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from paceline import env
 from paceline.errors import ModelError, RequestError
+from paceline.formats.catalog import models_dir
 from paceline.formats.checkpoint import MetaValue
 from paceline.formats.open import open_checkpoint
 from paceline.text.tokenizer import Tokenizer, load_tokenizer, load_vocabulary
@@ -252,7 +252,7 @@ def test_a_byte_that_is_spelled_otherwise_is_refused() -> None:
 
 def cached_model(name: str) -> Path:
     """A model of the long checks; missing means failure."""
-    path = env.cache_dir() / "models" / name
+    path = models_dir() / name
     assert path.exists(), f"{path} is missing"
     return path
 

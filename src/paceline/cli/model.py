@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline import env
-from paceline.formats.catalog import CATALOG, DEFAULT_MODEL
+from paceline.formats.catalog import CATALOG, DEFAULT_MODEL, models_dir
 
 __all__ = ["DEFAULT_MODEL", "find_model"]
 
@@ -28,7 +27,7 @@ def find_model(name: str) -> Path:
 def _known_file(name: str) -> Path | None:
     """A file that is named by its path, or by the catalog and lies in the cache; `formats.pull` would say the same 0.1 s later."""
     entry = CATALOG.get(name.lower())
-    path = env.cache_dir() / "models" / entry.file_name if entry else Path(name)
+    path = models_dir() / entry.file_name if entry else Path(name)
     try:
         return path if path.is_file() else None
     except (OSError, ValueError):  # a name that no file can have

@@ -1,4 +1,4 @@
-"""The table of models that Paceline knows by name, and where each can be had.
+"""The table of models that Paceline knows by name, where each can be had, and the folder in which it is kept.
 
 The one idea: a name stands for one file, and its SHA-256 says which; where the bytes come from is then of no concern.
 
@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from pathlib import Path
+
+from paceline import env
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,11 @@ CATALOG: dict[str, CatalogEntry] = {
     )
 }
 """Every entry by its name."""
+
+
+def models_dir() -> Path:
+    """Where pulled models lie."""
+    return env.cache_dir() / "models"
 
 
 def name_of_file(file_name: str) -> str | None:

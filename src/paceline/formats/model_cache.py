@@ -15,9 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline import env
 from paceline.errors import ModelError
-from paceline.formats.catalog import name_of_file
+from paceline.formats.catalog import models_dir, name_of_file
 from paceline.formats.gguf import shard_paths
 from paceline.formats.safetensors import CONFIG, INDEX, SINGLE
 
@@ -38,11 +37,6 @@ class CachedModel:
     size_bytes: int
     name: str
     in_catalog: bool
-
-
-def models_dir() -> Path:
-    """Where pulled models lie."""
-    return env.cache_dir() / "models"
 
 
 def sha256_of(path: Path) -> str:

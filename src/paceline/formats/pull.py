@@ -15,10 +15,10 @@ from pathlib import Path
 
 from paceline import env
 from paceline.errors import CapacityError, NotFoundError, PacelineError
-from paceline.formats.catalog import CATALOG, CatalogEntry, Source, WheelFile, near_matches
+from paceline.formats.catalog import CATALOG, CatalogEntry, Source, WheelFile, models_dir, near_matches
 from paceline.formats.hub import HubListing, HubName, choose_files, file_url, listing_url, parse_hub_name, parse_listing
 from paceline.formats.mapped_file import shown
-from paceline.formats.model_cache import Progress, is_whole, list_models, models_dir
+from paceline.formats.model_cache import Progress, is_whole, list_models
 from paceline.formats.safetensors import CONFIG
 from paceline.log import log
 
