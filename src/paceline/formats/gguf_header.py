@@ -34,11 +34,14 @@ MAX_ENTRIES = 1 << 20
 """Most metadata entries, and most tensors, of one file."""
 MAX_DIM = 1 << 48
 DEFAULT_ALIGNMENT = 32
+"""Bytes to whose multiples tensors are aligned when a file does not say."""
 MAX_ALIGNMENT = 1 << 16
 
+BOOL, STRING, ARRAY = 7, 8, 9
+VALUE_DTYPES = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", BOOL: "<u1", 10: "<u8", 11: "<i8", 12: "<f8"}
+"""How a metadata value of each numeric type is stored, by the type's number; a bool is a byte of 0 or 1."""
+
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
-_BOOL, _STRING, _ARRAY = 7, 8, 9
-_DTYPES = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", _BOOL: "<u1", 10: "<u8", 11: "<i8", 12: "<f8"}
 _FOREIGN_TYPES = {
     4: "Q4_2", 5: "Q4_3", 9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S",
     22: "IQ2_S", 23: "IQ4_XS", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
@@ -167,11 +170,11 @@ def _preamble(cursor: _Cursor) -> int:
 def _value(cursor: _Cursor, key: str) -> MetaValue:
     at = cursor.offset
     number = cursor.u32(f"the value type of {shown(key)}")
-    if number == _STRING:
+    if number == STRING:
         return cursor.string(f"the value of {shown(key)}", MAX_STRING_BYTES)
-    if number == _ARRAY:
+    if number == ARRAY:
         return _array(cursor, key)
-    if number not in _DTYPES:
+    if number not in VALUE_DTYPES:
         cursor.fail(f"the value type of {shown(key)} is {number}; expected 0 to 12", at)
     array = _numbers(cursor, number, 1, key)
     scalar: MetaValue = array[0].item()
@@ -181,21 +184,21 @@ def _value(cursor: _Cursor, key: str) -> MetaValue:
 def _array(cursor: _Cursor, key: str) -> MetaValue:
     at = cursor.offset
     number = cursor.u32(f"the element type of {shown(key)}")
-    if number not in _DTYPES and number != _STRING:
+    if number not in VALUE_DTYPES and number != STRING:
         cursor.fail(f"the element type of {shown(key)} is {number}; expected a number, bool or string type (0 to 8, 10 to 12)", at)
-    item_bytes = 8 if number == _STRING else np.dtype(_DTYPES[number]).itemsize
+    item_bytes = 8 if number == STRING else np.dtype(VALUE_DTYPES[number]).itemsize
     count = cursor.count(f"the length of {shown(key)}", item_bytes, MAX_ARRAY_ITEMS)
-    if number == _STRING:
+    if number == STRING:
         return cursor.strings(count, shown(key))
     return _numbers(cursor, number, count, key)
 
 
 def _numbers(cursor: _Cursor, number: int, count: int, key: str) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
-    dtype = np.dtype(_DTYPES[number])
+    dtype = np.dtype(VALUE_DTYPES[number])
     start = cursor.claim(count * dtype.itemsize, f"the value of {shown(key)}")
     # A copy: the file's bytes are unaligned here, and a view would pin the whole map for a few numbers.
     array = np.frombuffer(cursor.data, dtype, count, start).copy()
-    if number != _BOOL:
+    if number != BOOL:
         return array
     if array.size and array.max() > 1:
         cursor.fail(f"the bool {shown(key)} holds a byte of {array.max()}; expected 0 or 1", start)

@@ -1,4 +1,4 @@
-"""Write a GGUF v3 file: metadata and named tensors, alignment 32.
+"""Write a GGUF v3 file: metadata and named tensors, aligned as the specification says by default.
 
 The one idea: one call, everything sized before the first byte is written, and the file appears whole or not at all.
 
@@ -17,10 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline.formats.checkpoint import MetaValue
+from paceline.formats.gguf_header import ARRAY, BOOL, DEFAULT_ALIGNMENT, STRING, VALUE_DTYPES
 from paceline.formats.types import TensorType
-
-ALIGNMENT = 32
-"""Bytes to whose multiples every tensor is aligned: the specification's default."""
 
 RawBytes = bytes | npt.NDArray[np.uint8]
 TensorSource = tuple[TensorType, Sequence[int], RawBytes]
@@ -29,8 +27,7 @@ TensorSource = tuple[TensorType, Sequence[int], RawBytes]
 WritableValue = MetaValue | np.generic | Sequence[str] | Sequence[int] | Sequence[float]
 """A metadata value to write; see `write_gguf`."""
 
-_BOOL, _STRING, _ARRAY = 7, 8, 9
-_VALUE_TYPES = {"u1": 0, "i1": 1, "u2": 2, "i2": 3, "u4": 4, "i4": 5, "f4": 6, "b1": _BOOL, "u8": 10, "i8": 11, "f8": 12}
+_VALUE_TYPES = {dtype.removeprefix("<"): number for number, dtype in VALUE_DTYPES.items() if number != BOOL} | {"b1": BOOL}
 _INTEGERS = ((0, 1 << 32, "u4"), (-(1 << 31), 1 << 31, "i4"), (0, 1 << 64, "u8"), (-(1 << 63), 1 << 63, "i8"))
 
 
@@ -61,7 +58,7 @@ def write_gguf(path: Path, metadata: Mapping[str, WritableValue], tensors: Mappi
 
 
 def _padding(num_bytes: int) -> int:
-    return -num_bytes % ALIGNMENT
+    return -num_bytes % DEFAULT_ALIGNMENT
 
 
 def _string(text: str) -> bytes:
@@ -71,12 +68,12 @@ def _string(text: str) -> bytes:
 
 def _value(value: WritableValue) -> bytes:
     if isinstance(value, str):
-        return struct.pack("<I", _STRING) + _string(value)
+        return struct.pack("<I", STRING) + _string(value)
     if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-        return struct.pack("<IIQ", _ARRAY, _STRING, len(value)) + b"".join(_string(str(item)) for item in value)
+        return struct.pack("<IIQ", ARRAY, STRING, len(value)) + b"".join(_string(str(item)) for item in value)
     if isinstance(value, np.ndarray | list):
         array = value if isinstance(value, np.ndarray) else _array_of(value)
-        return struct.pack("<IIQ", _ARRAY, _type_number(array.dtype), array.size) + array.tobytes()
+        return struct.pack("<IIQ", ARRAY, _type_number(array.dtype), array.size) + array.tobytes()
     scalar = value if isinstance(value, np.generic) else _python_scalar(value)
     return struct.pack("<I", _type_number(scalar.dtype)) + scalar.tobytes()
 
