@@ -67,10 +67,6 @@ class StopMatcher:
         """How many of the last bytes fed may still become part of a stop string, so must not be sent yet."""
         return max(state, default=0)
 
-    def pattern(self, stop_index: int) -> bytes:
-        """The stop string of that index, as given."""
-        return self._patterns[stop_index]
-
     def _advance_one(self, index: int, num_matched: int, data: bytes, limit: int) -> tuple[int | None, int]:
         """Run one automaton over `data[:limit]`; the end of its first match, if any, and its state there."""
         pattern, failures = self._patterns[index], self._failures[index]
