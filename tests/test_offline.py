@@ -165,6 +165,15 @@ def test_an_unknown_setting_names_its_neighbours() -> None:
     assert engine_config_from({"gpu_memory_utilization": 0.5}).memory_utilization == 0.5
 
 
+@pytest.mark.parametrize(
+    "settings", [{"threads": "two"}, {"seed": None}, {"max_num_seqs": True}, {"backend": 1}, {"memory_utilization": "1"}]
+)
+def test_a_setting_of_a_wrong_kind_names_its_field(settings: dict[str, object]) -> None:
+    with pytest.raises(RequestError, match="expected") as caught:
+        engine_config_from(settings)
+    assert caught.value.param == next(iter(settings))
+
+
 def test_an_unknown_model_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         LLM(tmp_path / "none.gguf")

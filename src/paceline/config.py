@@ -26,9 +26,11 @@ def option(
 
 
 def check_limits(config: Any) -> None:
-    """Check every field of a config dataclass against its declared limits. Errors: RequestError naming the field."""
+    """Check every field of a config dataclass against its type and declared limits. Errors: RequestError naming the field."""
     for f in fields(config):
         value, meta = getattr(config, f.name), f.metadata
+        if not is_of_kind(value, str(f.type)):
+            raise RequestError(f"`{f.name}` is {value!r}; expected {f.type}.", param=f.name)
         if value is None:
             continue
         low, high, choices = meta.get("low"), meta.get("high"), meta.get("choices")
@@ -37,6 +39,22 @@ def check_limits(config: Any) -> None:
         if (low is not None and not value >= low) or (high is not None and not value <= high):
             limits = f"{low if low is not None else '…'} to {high if high is not None else '…'}"
             raise RequestError(f"`{f.name}` is {value}; expected {limits}.", param=f.name)
+
+
+def is_of_kind(value: object, kind: str) -> bool:
+    """Whether a value is of a field's type, as the field's annotation spells it."""
+    if value is None:
+        return kind.endswith(" | None")
+    match kind.removesuffix(" | None"):
+        case "bool":
+            return isinstance(value, bool)
+        case "int":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "float":
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case "str":
+            return isinstance(value, str)
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from paceline.config import is_of_kind
 from paceline.errors import RequestError
 
 C = TypeVar("C")
@@ -69,22 +70,9 @@ def read_config_file(path: str | None, *config_classes: type[Any]) -> dict[str, 
     for name, value in named.items():
         if name not in known:
             raise RequestError(f"`{path}` sets `{name}`, which is no option.", param="config")
-        if not _is_of_kind(value, str(known[name].type)):
+        if not is_of_kind(value, str(known[name].type)):
             raise RequestError(f"`{path}` sets `{name}` to `{value}`; expected {known[name].type}.", param="config")
     return {known[name].name: value for name, value in named.items()}
-
-
-def _is_of_kind(value: object, kind: str) -> bool:
-    match kind.removesuffix(" | None"):
-        case "bool":
-            return isinstance(value, bool)
-        case "int":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case "float":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "str":
-            return isinstance(value, str)
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def flag_of(name: str) -> str:
