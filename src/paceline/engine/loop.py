@@ -19,12 +19,11 @@ from paceline.engine.messages import (
     EngineStats,
     Event,
     Failed,
-    Finished,
     Frame,
     Report,
     Shutdown,
     Submit,
-    Timings,
+    finished_outside,
 )
 from paceline.engine.request import Request
 from paceline.errors import CapacityError, PacelineError, RequestError
@@ -107,9 +106,7 @@ def _submit(engine: SteppedEngine, request: Request) -> list[Event]:
 
 def refusal(request: Request, message: str) -> list[Event]:
     """The finish events of a request that never ran: one per sequence, reason `error`."""
-    timings = Timings(request.arrived, None, None, request.arrived, 0.0, 0, 0, 0, 0)
-    num_prompt_tokens = len(request.prompt_ids)
-    return [Finished(request.id, index, "error", None, num_prompt_tokens, 0, timings, message) for index in range(request.params.n)]
+    return [finished_outside(request, index, "error", message, request.arrived) for index in range(request.params.n)]
 
 
 def failed_by(error: Exception) -> Failed:

@@ -83,6 +83,12 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", array_like=True):
 Event = Tokens | Finished
 
 
+def finished_outside(request: Request, index: int, reason: FinishReason, message: str, now: float) -> Finished:
+    """The end of a sequence that the engine tells nothing of: refused, cut off for its reader, or lost with the engine."""
+    timings = Timings(request.arrived, None, None, now, 0.0, 0, 0, 0, 0)
+    return Finished(request.id, index, reason, None, len(request.prompt_ids), 0, timings, message)
+
+
 class EngineStats(msgspec.Struct, frozen=True, array_like=True):
     """Gauges and running totals after a step."""
 

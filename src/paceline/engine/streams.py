@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from paceline.engine.messages import EngineStats, Event, Finished, Frame, Timings
+from paceline.engine.messages import EngineStats, Event, Finished, Frame, finished_outside
 from paceline.engine.request import FinishReason, Request
 
 MAX_UNREAD_TOKENS = 8192
@@ -75,10 +75,8 @@ class EventStream:
 
     def end(self, reason: FinishReason, message: str) -> None:
         """Finish every sequence that is still open, here and now, without the engine."""
-        for (request_id, index), request in self._open.items():
-            now = time.monotonic()
-            timings = Timings(request.arrived, None, None, now, 0.0, 0, 0, 0, 0)
-            self._events.append(Finished(request_id, index, reason, None, len(request.prompt_ids), 0, timings, message))
+        for (_, index), request in self._open.items():
+            self._events.append(finished_outside(request, index, reason, message, time.monotonic()))
         self._open.clear()
         self._wake()
 
