@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from paceline.backends.native.arena import place
+from paceline.backends.native.lowering import packed_bytes
+from paceline.backends.native.recorder import record
 from paceline.errors import ModelError
+from paceline.formats.open import open_checkpoint
+from paceline.formats.types import TensorType
+from paceline.models.load import Model, load_model
 from paceline.models.spec import Activation, AttentionSpec, DenseSpec, LayerSpec, ModelSpec, RopeSpec
-from paceline.planner.memory import MAX_AUTO_BLOCKS, MIB, MemoryNeeds, MemoryPlan, kv_bytes_per_block, plan_memory
+from paceline.planner.memory import (
+    KV_DTYPE_BYTES,
+    MAX_AUTO_BLOCKS,
+    MIB,
+    MemoryNeeds,
+    MemoryPlan,
+    arena_bytes,
+    kv_bytes_per_block,
+    plan_memory,
+    weights_bytes,
+)
+from tests.generators.tiny_models import tiny_gguf
 
 LAYER = LayerSpec(AttentionSpec(9, 3, 64, RopeSpec(64, 1e5), 0.125), DenseSpec(1536, Activation.SILU))
 SPEC = ModelSpec("llama", 49152, 576, (LAYER,) * 30, 1e-5, max_positions=8192, tied_head=True)
@@ -22,6 +41,27 @@ def planned(budget_mib: int, *, max_num_seqs: int = 64, max_model_len: int | Non
 
 def test_a_block_holds_keys_and_values_of_every_layer() -> None:
     assert kv_bytes_per_block(SPEC) == 2 * 30 * 3 * 64 * 2 * 16
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gemma3"])
+def test_blocks_and_arena_are_planned_as_the_native_core_makes_them(tmp_path: Path, family: str) -> None:
+    check_blocks_and_arena(load_model(open_checkpoint(tiny_gguf(tmp_path / "tiny.gguf", family, tensor_type=TensorType.Q4_1))))
+
+
+def test_the_default_model_takes_what_is_planned_for_it(smollm2_path: Path) -> None:
+    model = load_model(open_checkpoint(smollm2_path))
+    check_blocks_and_arena(model)
+    matrices = {instruction.matrix for instruction in record(model.spec, model.weights).instructions if instruction.matrix is not None}
+    packed = sum(packed_bytes(part) for matrix in matrices for part in matrix.parts)
+    assert weights_bytes(model.weights) == pytest.approx(packed, rel=0.03)
+
+
+def check_blocks_and_arena(model: Model) -> None:
+    """Compare the plan's arithmetic with the recorded program and its placement."""
+    program = record(model.spec, model.weights)
+    assert kv_bytes_per_block(model.spec) == program.kv_block_elements * KV_DTYPE_BYTES
+    for max_tokens, max_rows in ((256, 64), (8192, 64), (1, 1)):
+        assert place(program, max_tokens, max_rows).arena_bytes <= arena_bytes(model.spec, max_tokens, max_rows)
 
 
 def test_auto_takes_the_cap_where_memory_allows() -> None:

@@ -46,7 +46,7 @@ def kv_bytes_per_block(spec: ModelSpec) -> int:
 
 
 def weights_bytes(weights: ModelWeights) -> int:
-    """Bytes of all matrices in their files' own types, which is what their packed copies take; tied ones count once."""
+    """Bytes of all matrices in their files' own types, within 3 % of what their packed copies take; tied ones count once."""
     matrices = {id(matrix): matrix for matrix in (weights.embedding, weights.head)}
     for layer in weights.layers:
         matrices |= {id(matrix): matrix for matrix in (layer.qkv, layer.o, layer.gate_up, layer.down)}
