@@ -55,17 +55,22 @@ void Executor::attend(const Instruction& instruction, int32_t thread) {
   int64_t total = 0;
   for_token_tiles(*step_, instruction,
                   [&](int32_t, int32_t, int32_t, int64_t cost) { total += cost * instruction.num_kv_heads; });
-  // A head group belongs to the thread in whose part of the total its middle lies.
+  // Cost is laid out tile by tile, KV head by KV head, query head by query head; a thread takes the query heads whose
+  // middle lies in its part. Only a KV head on a border is read by two threads, and one sequence alone still keeps both
+  // busy.
   const int64_t begin = total * thread / pool_.num_threads(), end = total * (thread + 1) / pool_.num_threads();
   const int32_t group = heads_per_tile(heads_per_kv);
+  const auto heads_before = [&](int64_t border, int64_t done, int64_t cost) {
+    const int64_t heads = (2 * (border - done) * heads_per_kv + cost) / (2 * cost);
+    return static_cast<int32_t>(std::clamp<int64_t>(heads, 0, heads_per_kv));
+  };
   int64_t done = 0;
   for_token_tiles(*step_, instruction, [&](int32_t slice, int32_t token_begin, int32_t token_end, int64_t cost) {
     task.block_table = step_->block_table(slice);
     for (int32_t kv_head = 0; kv_head < instruction.num_kv_heads; ++kv_head, done += cost) {
-      const int64_t middle = done + cost / 2;
-      if (middle < begin || middle >= end) continue;
-      const int32_t last_head = (kv_head + 1) * heads_per_kv;
-      for (int32_t head = kv_head * heads_per_kv; head < last_head; head += group) {
+      const int32_t first_head = kv_head * heads_per_kv + heads_before(begin, done, cost);
+      const int32_t last_head = kv_head * heads_per_kv + heads_before(end, done, cost);
+      for (int32_t head = first_head; head < last_head; head += group) {
         kernels_.attention(task, {token_begin, token_end, head, std::min(head + group, last_head)}, scratch);
       }
     }
