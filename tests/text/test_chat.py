@@ -195,12 +195,13 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_ends_in_time_and_is_the_requests_error(name: str) -> None:
     template = ChatTemplate(BOMBS[name], timeout_s=0.5)
-    start = time.monotonic()
+    start = time.thread_time()
     with pytest.raises(RequestError) as failure:
         template.render(USER)
     assert failure.value.code == "chat_template_error"
-    # The longest single operation between two looks at the clock works on 8 MiB; a second is a hundred times its cost.
-    assert time.monotonic() - start < 0.5 + 1.0
+    # The longest single operation between two looks at the clock works on 8 MiB; a second is a hundred times its cost. The thread's
+    # own time, so that a busy machine says nothing wrong.
+    assert time.thread_time() - start < 0.5 + 1.0
 
 
 def test_rendering_in_two_threads_keeps_budgets_apart(smollm2: Tokenizer) -> None:
