@@ -19,7 +19,7 @@ from paceline.engine.launch import launch_engine
 from paceline.engine.messages import PROTOCOL_VERSION, Event, Finished, Ready, Tokens
 from paceline.engine.request import Request
 from paceline.engine.streams import EventStream
-from paceline.errors import CapacityError, EngineError, ModelError
+from paceline.errors import CapacityError, EngineError, ModelError, RequestError
 from paceline.sampling.params import SamplingParams
 from tests.engine.looped_engine import INFO, LoopedEngine
 from tests.generators.tiny_models import tiny_gguf
@@ -114,6 +114,20 @@ def test_requests_over_the_limit_are_refused_and_later_ones_taken(make_client: M
     run(make_client, work)
 
 
+def test_the_limit_counts_sequences_not_requests(make_client: MakeClient) -> None:
+    async def work(client: Client) -> None:
+        stream = client.submit(request("a", max_tokens=endless(client), n=3))
+        with pytest.raises(CapacityError, match="3 sequences are open; the limit is 4"):
+            client.submit(request("b", n=2))
+        with pytest.raises(RequestError, match="at most 4"):
+            client.submit(request("c", n=5))
+        stream.abort()
+        await events_of(stream)
+        assert len(await events_of(client.submit(request("b", n=4, max_tokens=1)))) == 8
+
+    run(make_client, work)
+
+
 def test_closing_answers_what_is_open(make_client: MakeClient) -> None:
     async def work(client: Client) -> None:
         stream = client.submit(request("a", max_tokens=endless(client)))
@@ -170,7 +184,7 @@ def test_an_engine_of_another_protocol_is_refused(tiny: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_child_ends_its_streams_with_an_error(tiny: Path, number: int) -> None:
+def test_a_killed_child_ends_its_streams_with_an_error_and_is_logged(tiny: Path, number: int, capfd: pytest.CaptureFixture[str]) -> None:
     async def work() -> None:
         child = launch_engine(dataclasses.replace(CONFIG, max_num_seqs=1), tiny)
         client = ChildClient(child, max_open=4)
@@ -190,6 +204,7 @@ def test_a_killed_child_ends_its_streams_with_an_error(tiny: Path, number: int) 
             await client.close()
 
     asyncio.run(work())
+    assert "engine.died" in capfd.readouterr().err
 
 
 def test_an_interrupt_is_the_parents_to_handle(tiny: Path) -> None:

@@ -81,3 +81,16 @@ def test_the_engines_death_ends_every_open_sequence_once() -> None:
     router.route(Frame(engine.step(), EngineStats()))
     ends = [event for event in asyncio.run(stream.take()) if isinstance(event, Finished)]
     assert [(end.index, end.reason, end.message) for end in ends] == [(0, "error", "gone"), (1, "error", "gone")]
+
+
+def test_a_stream_that_is_cut_off_counts_until_the_engine_has_ended_all_of_it() -> None:
+    router, stream, engine, aborted = routed(MAX_UNREAD_TOKENS, n=2)
+    while not aborted:
+        router.route(Frame(engine.step(), engine.stats()))
+    assert stream.is_finished
+    engine.abort("a")
+    first, *rest = [event for event in engine.step() if isinstance(event, Finished)]
+    router.route(Frame([first], EngineStats()))
+    assert router.num_open == 1
+    router.route(Frame(list(rest), EngineStats()))
+    assert router.num_open == 0

@@ -110,18 +110,19 @@ def test_a_client_that_leaves_frees_its_sequences(text: ModelText, is_streamed: 
         assert server.http.post("/v1/chat/completions", json=CHAT).status_code == 200
 
 
-def test_a_request_over_the_limit_of_open_ones_is_429_with_retry_after(text: ModelText) -> None:
-    with looped_server(text, LoopedEngine(), max_open=1) as server:
-        response = server.http.post("/v1/completions", json={"prompt": ["a", "b"]})
-        assert (response.status_code, error_of(response)["type"]) == (429, "rate_limit_error")
-        assert int(response.headers["retry-after"]) >= 1
-        assert server.http.post("/v1/completions", json={"prompt": ["a"]}).status_code == 200
+@pytest.mark.parametrize("body", [{"prompt": ["a", "b", "c"]}, {"prompt": "a", "n": 3}])
+def test_a_call_that_could_never_be_held_is_400_since_it_would_be_sent_again(text: ModelText, body: dict[str, Any]) -> None:
+    with looped_server(text, LoopedEngine(), max_open=2) as server:
+        response = server.http.post("/v1/completions", json=body)
+        assert (response.status_code, error_of(response)["param"]) == (400, "n")
 
 
-def test_what_the_engine_refuses_is_an_error_before_the_first_byte(text: ModelText) -> None:
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_what_the_engines_queue_refuses_is_429_with_retry_after_before_the_first_byte(text: ModelText, is_streamed: bool) -> None:
     with looped_server(text, LoopedEngine(refuses=True)) as server:
-        response = server.http.post("/v1/chat/completions", json=CHAT | {"stream": True})
-        assert response.status_code == 500
+        response = server.http.post("/v1/chat/completions", json=CHAT | {"stream": is_streamed})
+        assert (response.status_code, response.headers["retry-after"]) == (429, "1")
+        assert error_of(response)["type"] == "rate_limit_error"
         assert error_of(response)["message"] == "The queue is full."
 
 

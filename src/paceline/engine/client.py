@@ -35,10 +35,12 @@ from paceline.engine.messages import (
 )
 from paceline.engine.request import Request
 from paceline.engine.streams import EventRouter, EventStream
-from paceline.errors import CapacityError, EngineError, PacelineError
+from paceline.errors import CapacityError, EngineError, PacelineError, RequestError
+from paceline.log import log
 
 ClientState = Literal["loading", "ready", "dead", "closed"]
 CLOSE_TIMEOUT_S = 5.0
+RETRY_AFTER_S = 1.0
 
 
 class EngineClient(Protocol):
@@ -69,7 +71,10 @@ class EngineClient(Protocol):
         ...
 
     def submit(self, *requests: Request) -> EventStream:
-        """Queue requests whose events come on one stream. Errors: CapacityError when loading or full, EngineError when dead."""
+        """Queue requests whose events come on one stream.
+
+        Errors:  CapacityError when loading or full · RequestError for more than would ever fit · EngineError when dead
+        """
         ...
 
     async def close(self) -> None:
@@ -81,6 +86,7 @@ class RoutedClient:
     """What both clients share: the state, the open streams, and the meaning of each report."""
 
     def __init__(self, *, max_open: int) -> None:
+        """`max_open` is the most sequences that are open at once."""
         self.state: ClientState = "loading"
         self.load_progress = ("starting", 0.0)
         self._max_open = max_open
@@ -93,7 +99,7 @@ class RoutedClient:
     def info(self) -> EngineInfo:
         """What the engine turned out to be. Errors: CapacityError while it loads."""
         if self._info is None:
-            raise CapacityError("The model is still loading.", retry_after_s=1.0)
+            raise CapacityError("The model is still loading.", retry_after_s=RETRY_AFTER_S)
         return self._info
 
     @property
@@ -102,19 +108,29 @@ class RoutedClient:
         return self._router.stats
 
     def submit(self, *requests: Request) -> EventStream:
-        """Queue requests whose events come on one stream. Errors: CapacityError when loading or full, EngineError when dead."""
+        """Queue requests whose events come on one stream.
+
+        Errors:  CapacityError when loading or full · RequestError for more than would ever fit · EngineError when dead
+        """
         if self.state == "loading":
-            raise CapacityError("The model is still loading.", retry_after_s=1.0)
+            raise CapacityError("The model is still loading.", retry_after_s=RETRY_AFTER_S)
         if self.state != "ready":
             raise EngineError(self._failure or "The engine has been closed.")
-        if self._router.num_open + len(requests) > self._max_open:
-            raise CapacityError(f"{self._router.num_open} requests are open; the limit is {self._max_open}.", retry_after_s=1.0)
+        self._refuse_excess(sum(request.params.n for request in requests))
         frames = [Submit(request) for request in requests]
         stream = EventStream(requests, self._abort)
         self._router.add(stream)
         for frame in frames:
             self._send(frame)
         return stream
+
+    def _refuse_excess(self, num_new: int) -> None:
+        if num_new > self._max_open:
+            message = f"{num_new} sequences are asked for at once; this engine holds at most {self._max_open}, running and waiting."
+            raise RequestError(message, param="n", code="invalid_value")
+        if self._router.num_open + num_new > self._max_open:
+            message = f"{self._router.num_open} sequences are open; the limit is {self._max_open}."
+            raise CapacityError(message, retry_after_s=RETRY_AFTER_S)
 
     def _abort(self, stream: EventStream) -> None:
         if self.state == "ready":
@@ -142,10 +158,12 @@ class RoutedClient:
     def _die(self, message: str, kind: str = "EngineError") -> None:
         if self.state in ("dead", "closed"):
             return
+        if self.state == "ready":
+            log("error", "engine.died", error=message)
         self.state, self._failure = "dead", message
         self._router.end_all(message)
         if self._started is not None and not self._started.done():
-            self._started.set_exception(_error(kind, message))
+            self._started.set_exception(error_of(kind, message))
 
     async def _wait_ready(self) -> EngineInfo:
         if self.state == "dead":
@@ -154,12 +172,17 @@ class RoutedClient:
         return await self._started
 
 
-def _error(kind: str, message: str) -> PacelineError:
-    known: type[object] | None = getattr(errors, kind, None)
-    if known is errors.ModelError:
-        return errors.ModelError(message)
-    if isinstance(known, type) and issubclass(known, errors.RequestError) and known is not errors.ContextLengthError:
-        return known(message)
+def error_of(kind: str, message: str) -> PacelineError:
+    """The error that another process has told of by its class's name; an `EngineError` for a name that says nothing here."""
+    match getattr(errors, kind, None):
+        case errors.ModelError:
+            return errors.ModelError(message)
+        case errors.CapacityError:
+            return CapacityError(message, retry_after_s=RETRY_AFTER_S)
+        case errors.ContextLengthError:
+            return RequestError(message, param="messages", code="context_length_exceeded")
+        case type() as known if issubclass(known, RequestError):
+            return known(message)
     return EngineError(message)
 
 

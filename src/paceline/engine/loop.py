@@ -100,13 +100,14 @@ def _submit(engine: SteppedEngine, request: Request) -> list[Event]:
     try:
         engine.submit(request)
     except (RequestError, CapacityError) as error:
-        return refusal(request, str(error))
+        return refusal(request, error)
     return []
 
 
-def refusal(request: Request, message: str) -> list[Event]:
+def refusal(request: Request, error: PacelineError) -> list[Event]:
     """The finish events of a request that never ran: one per sequence, reason `error`."""
-    return [finished_outside(request, index, "error", message, request.arrived) for index in range(request.params.n)]
+    message, kind = str(error), type(error).__name__
+    return [finished_outside(request, index, "error", message, request.arrived, kind) for index in range(request.params.n)]
 
 
 def failed_by(error: Exception) -> Failed:

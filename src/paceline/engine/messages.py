@@ -78,15 +78,17 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", array_like=True):
     timings: Timings
     message: str = ""
     """For reason `error`: what went wrong, fit for the caller's eyes."""
+    kind: str = ""
+    """For reason `error`: the class in `paceline.errors`; empty for an `EngineError`."""
 
 
 Event = Tokens | Finished
 
 
-def finished_outside(request: Request, index: int, reason: FinishReason, message: str, now: float) -> Finished:
+def finished_outside(request: Request, index: int, reason: FinishReason, message: str, now: float, kind: str = "") -> Finished:
     """The end of a sequence that the engine tells nothing of: refused, cut off for its reader, or lost with the engine."""
     timings = Timings(request.arrived, None, None, now, 0.0, 0, 0, 0, 0)
-    return Finished(request.id, index, reason, None, len(request.prompt_ids), 0, timings, message)
+    return Finished(request.id, index, reason, None, len(request.prompt_ids), 0, timings, message, kind)
 
 
 class EngineStats(msgspec.Struct, frozen=True, array_like=True):

@@ -91,14 +91,16 @@ class EventRouter:
     def __init__(self) -> None:
         self.stats = EngineStats()
         self._streams: dict[str, EventStream] = {}
+        self._num_unfinished: dict[EventStream, int] = {}
 
     @property
     def num_open(self) -> int:
-        """Requests that the engine has not finished."""
-        return len(self._streams)
+        """Sequences that the engine has not finished."""
+        return sum(self._num_unfinished.values())
 
     def add(self, stream: EventStream) -> None:
         """Route the stream's requests to it."""
+        self._num_unfinished[stream] = sum(request.params.n for request in stream.requests)
         for request in stream.requests:
             self._streams[request.id] = stream
 
@@ -109,11 +111,18 @@ class EventRouter:
             stream = self._streams.get(event.request_id)
             if stream is not None:
                 stream.push(event)
-                if isinstance(event, Finished) and stream.is_finished:
-                    self.remove(stream)
+                if isinstance(event, Finished):
+                    self._count_finish(stream)
+
+    def _count_finish(self, stream: EventStream) -> None:
+        """The engine has ended a sequence; a stream that was cut off for its reader stays known until all of them are."""
+        self._num_unfinished[stream] -= 1
+        if not self._num_unfinished[stream]:
+            self.remove(stream)
 
     def remove(self, stream: EventStream) -> None:
         """Forget a stream; what the engine still says of it is dropped."""
+        self._num_unfinished.pop(stream, None)
         for request in stream.requests:
             self._streams.pop(request.id, None)
 
@@ -122,3 +131,4 @@ class EventRouter:
         for stream in set(self._streams.values()):
             stream.end("error", message)
         self._streams.clear()
+        self._num_unfinished.clear()

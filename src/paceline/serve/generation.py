@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from paceline.engine.answer_text import end_token_places
+from paceline.engine.client import error_of
 from paceline.engine.messages import Finished, TokenLogprobs, Tokens
 from paceline.engine.request import Request
 from paceline.engine.streams import EventStream
-from paceline.errors import EngineError
+from paceline.errors import PacelineError
 from paceline.observe.metrics import ServerMetrics
 from paceline.serve.timings import TimingReport, timing_report
 from paceline.text.stream import TextStream
@@ -72,7 +73,7 @@ class Generation:
     async def batches(self) -> AsyncIterator[list[Piece]]:
         """Pieces as they come, all of a step at once; an empty batch when nothing came for a while. Ends after every choice's end.
 
-        Errors:  EngineError when a sequence ended with reason `error`
+        Errors:  EngineError, CapacityError, RequestError when a sequence ended with reason `error`
         """
         while True:
             events = await self.stream.take()
@@ -116,10 +117,10 @@ class Generation:
         self._observe(event)
         return Piece(choice.index, choice.text.finish(), [], None, event)
 
-    def _failure(self, event: Finished) -> EngineError:
+    def _failure(self, event: Finished) -> PacelineError:
         self._metrics.finished["error"] += 1
         self.stream.abort()
-        return EngineError(event.message or "The engine failed on this request.")
+        return error_of(event.kind, event.message or "The engine failed on this request.")
 
     def _observe(self, event: Finished) -> None:
         metrics, timings = self._metrics, event.timings
