@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from paceline.backends.base import Draws, PoolShape, StepInput
@@ -50,25 +51,36 @@ def native(model: Model, *, target: str | None = None, threads: int = 2) -> Nati
     return NativeBackend(model, TEST_POOL, threads=threads, target=target, max_tokens=768, max_rows=768)
 
 
-def errors_of(model: Model, backend: NativeBackend, *, slice_tokens: int = 7) -> list[float]:
-    """For each of 16 sequences of ten tokens: the largest difference to the reference, relative to the largest logit."""
+def row_errors_of(model: Model, backend: NativeBackend, *, slice_tokens: int = 7) -> npt.NDArray[np.float32]:
+    """For each row of 16 sequences of ten tokens: the largest difference to the reference, relative to the sequence's largest logit.
+
+    Shapes:  → [16, 10]
+    """
     prompts = [random_ids(model.spec.vocab_size, 10, seed=seed) for seed in range(16)]
     expected = logits_of_sequences(ReferenceBackend(model, TEST_POOL, quantized_activations=True), prompts)
     found = logits_of_sequences(backend, prompts, slice_tokens=slice_tokens)
     pairs = zip(found, expected, strict=True)
-    return sorted(float(np.abs(ours - theirs).max() / np.abs(theirs).max()) for ours, theirs in pairs)
+    return np.array([np.abs(ours - theirs).max(axis=1) / np.abs(theirs).max() for ours, theirs in pairs])
+
+
+def errors_of(model: Model, backend: NativeBackend) -> list[float]:
+    """For each of the 16 sequences: its worst row, smallest first."""
+    return sorted(row_errors_of(model, backend).max(axis=1).tolist())
 
 
 # Ten tokens pass some 10,000 numbers through roundings to int8 and f16. Where float32 and float64 lie on either side of a
 # rounding border (2e-5 of all numbers), one number differs by a whole quantum, and the logits by up to 2 %: both are right.
-# So some sequences must meet no such tie and agree to RELATIVE, which no wrong code does (see the swaps), and none may be far.
+# So most rows must meet no such tie and agree to RELATIVE, first tokens (a tenth of the roundings) three of four, some
+# whole sequences too, which no wrong code does (see the swaps), and none may be far.
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_logits_are_those_of_the_reference(models: Models, family: str, kind: TensorType, target: str) -> None:
-    errors = errors_of(models[family, kind], native(models[family, kind], target=target))
-    assert errors[1] <= RELATIVE
-    assert errors[-1] <= 0.05
+    errors = row_errors_of(models[family, kind], native(models[family, kind], target=target))
+    assert np.median(errors) <= RELATIVE
+    assert np.count_nonzero(errors[:, 0] <= RELATIVE) >= 12
+    assert np.count_nonzero(errors.max(axis=1) <= RELATIVE) >= 2
+    assert errors.max() <= 0.05
 
 
 RIGHT_ATTENTION, RIGHT_ROPE = Recorder.attention, Recorder.rope
