@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import paceline
 from paceline import LLM, RequestOutput, SamplingParams
-from paceline.errors import ContextLengthError, NotFoundError, RequestError
+from paceline.errors import ContextLengthError, EngineError, NotFoundError, RequestError
 from paceline.offline import Prompt, engine_config_from
 from tests.generators.tiny_models import tiny_gguf
 
@@ -157,6 +158,46 @@ def test_a_bad_request_runs_nothing_and_harms_nothing(llm: LLM) -> None:
         with pytest.raises(RequestError):
             llm.generate(wrong, GREEDY)
     assert llm.generate("fine", GREEDY)[0].finished
+
+
+@pytest.mark.parametrize("prompts", [None, 5, b"abc", [b"abc"], [None], [1.5], [True], {"prompt": None}, iter(["a"])])
+def test_what_is_no_prompt_is_said(llm: LLM, prompts: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        llm.generate(prompts, GREEDY)
+    assert caught.value.param == "prompt"
+
+
+@pytest.mark.parametrize("params", [5, "x", {"temperature": 0}, [None]])
+def test_what_are_no_sampling_params_is_said(llm: LLM, params: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        llm.generate("a", params)
+    assert caught.value.param == "sampling_params"
+
+
+@pytest.mark.parametrize("messages", [None, 5, "hi", {"role": "user", "content": "hi"}])
+def test_what_are_no_messages_is_said(llm: LLM, messages: Any) -> None:
+    with pytest.raises(RequestError) as caught:
+        llm.chat(messages, GREEDY)
+    assert caught.value.param == "messages"
+
+
+def test_calls_from_several_threads_wait_for_each_other(llm: LLM) -> None:
+    alone = texts(llm.generate("abc", GREEDY))
+    together: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: together.append(texts(llm.generate("abc", GREEDY)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == [alone] * 4
+
+
+def test_a_closed_model_says_so(tiny_path: Path) -> None:
+    model = LLM(tiny_path, backend="null")
+    model.close()
+    model.close()
+    with pytest.raises(EngineError, match="has been closed"):
+        model.generate("a", GREEDY)
 
 
 def test_an_unknown_setting_names_its_neighbours() -> None:

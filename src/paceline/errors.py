@@ -32,12 +32,18 @@ class RequestError(PacelineError):
 
 
 class ContextLengthError(RequestError):
-    """A prompt (with its requested new tokens) that does not fit the context; carries both true numbers."""
+    """A prompt (with its requested new tokens) that does not fit the context; carries both true numbers.
 
-    def __init__(self, *, num_tokens: int, max_model_len: int, max_tokens: int | None = None, param: str = "messages") -> None:
+    Of a text so long that counting it to its end would be an attack's success, `num_tokens` is what was counted: `is_exact=False`.
+    """
+
+    def __init__(
+        self, *, num_tokens: int, max_model_len: int, max_tokens: int | None = None, param: str = "messages", is_exact: bool = True
+    ) -> None:
+        counted = f"{num_tokens}" if is_exact else f"at least {num_tokens}"
         asked = f" and `max_tokens` asks for {max_tokens} more" if max_tokens is not None else ""
         super().__init__(
-            f"The context holds {max_model_len} tokens, but the prompt has {num_tokens}{asked}.",
+            f"The context holds {max_model_len} tokens, but the prompt has {counted}{asked}.",
             param=param,
             code="context_length_exceeded",
         )

@@ -11,6 +11,7 @@ The one idea: it is one more door to the same engine. Requests are made where th
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -98,7 +99,7 @@ class _Answer:
 
 
 class LLM:
-    """A model, ready to generate. Not thread-safe; close it, or use it as a context manager, to give its memory back."""
+    """A model, ready to generate. Calls from several threads wait for each other; close it, or use it as a context manager."""
 
     def __init__(self, model: str | Path, **config: Any) -> None:
         """Load a model by catalog name, path or hub id; `config` takes the server's flags (`threads`, `max_num_seqs`, `seed` …).
@@ -111,6 +112,8 @@ class LLM:
         self._engine = build_engine(engine_config, path)
         self._random = random.Random(engine_config.seed)
         self._num_requests = 0
+        self._is_closed = False
+        self._turn = threading.Lock()
 
     @property
     def info(self) -> EngineInfo:
@@ -140,13 +143,18 @@ class LLM:
         **template_variables: Any,
     ) -> list[RequestOutput]:
         """Answer a conversation, or each of a list of them, through the model's chat template. Errors: as `generate`."""
+        if not isinstance(messages, Sequence) or isinstance(messages, str):
+            raise RequestError(f"`messages` is a {type(messages).__name__}; expected a list of messages.", param="messages")
         conversations = [messages] if messages and isinstance(messages[0], Mapping) else messages
-        prompts = [_Prompt(None, self._chat.render_to_ids(conversation, **template_variables)) for conversation in conversations]
+        render, limit = self._chat.render_to_ids, self.info.max_model_len
+        prompts = [_Prompt(None, render(conversation, limit, **template_variables)) for conversation in conversations]
         return self._run(prompts, _params_for(prompts, sampling_params, None), use_tqdm)
 
     def close(self) -> None:
         """Give back threads and memory; idempotent."""
-        self._engine.close()
+        with self._turn:
+            self._is_closed = True
+            self._engine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -165,12 +173,20 @@ class LLM:
                 raise RequestError("A prompt is a mapping; expected either `prompt` or `prompt_token_ids` in it.", param="prompt")
             prompt = prompt[known[0]]
         if isinstance(prompt, str):
-            return _Prompt(prompt, self.tokenizer.encode(prompt, add_special=True, parse_special=True))
-        if not isinstance(prompt, Sequence) or not all(type(token_id) is int for token_id in prompt):
+            return _Prompt(
+                prompt, self.tokenizer.encode(prompt, add_special=True, parse_special=True, max_model_len=self.info.max_model_len)
+            )
+        if not isinstance(prompt, Sequence) or isinstance(prompt, bytes) or not all(type(token_id) is int for token_id in prompt):
             raise RequestError("A prompt is neither text nor a list of token ids.", param="prompt")
         return _Prompt(None, list(prompt))
 
     def _run(self, prompts: list[_Prompt], params: list[SamplingParams], shows_progress: bool) -> list[RequestOutput]:
+        with self._turn:
+            if self._is_closed:
+                raise EngineError("This model has been closed; make a new `LLM`.")
+            return self._run_alone(prompts, params, shows_progress)
+
+    def _run_alone(self, prompts: list[_Prompt], params: list[SamplingParams], shows_progress: bool) -> list[RequestOutput]:
         requests = [self._make_request(prompt.token_ids, one) for prompt, one in zip(prompts, params, strict=True)]
         answers = {(request.id, index): _Answer() for request in requests for index in range(request.params.n)}
         progress = _Progress(len(answers)) if shows_progress else None
@@ -279,7 +295,11 @@ def _find(model: str) -> Path:
 
 def _as_list(prompts: Prompt | Sequence[Prompt]) -> Sequence[object]:
     """One prompt or several, as several: a list that begins with an integer is one."""
-    if isinstance(prompts, str | Mapping) or (prompts and isinstance(prompts[0], int)):
+    if isinstance(prompts, str | bytes | Mapping):
+        return [prompts]
+    if not isinstance(prompts, Sequence):
+        raise RequestError(f"`prompts` is a {type(prompts).__name__}; expected text, token ids, or a list of either.", param="prompt")
+    if prompts and isinstance(prompts[0], int):
         return [prompts]
     return prompts
 
@@ -288,7 +308,9 @@ def _params_for(
     prompts: Sequence[object], given: SamplingParams | Sequence[SamplingParams] | None, max_tokens: int | None
 ) -> list[SamplingParams]:
     """One record per prompt, with `max_tokens` where a record leaves it open."""
-    params = [given or SamplingParams()] * len(prompts) if given is None or isinstance(given, SamplingParams) else list(given)
+    params = [given or SamplingParams()] * len(prompts) if given is None or isinstance(given, SamplingParams) else given
+    if not isinstance(params, Sequence) or not all(isinstance(one, SamplingParams) for one in params):
+        raise RequestError("`sampling_params` is neither a `SamplingParams` nor a list of them.", param="sampling_params")
     if len(params) != len(prompts):
         raise RequestError(f"There are {len(params)} sampling params for {len(prompts)} prompts.", param="sampling_params")
     return [msgspec.structs.replace(one, max_tokens=max_tokens) if one.max_tokens is None and max_tokens else one for one in params]

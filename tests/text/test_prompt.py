@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.errors import RequestError
+from paceline.errors import ContextLengthError, RequestError
 from paceline.text.prompt import ChatEncoder, load_chat_encoder
 from paceline.text.tokenizer import Tokenizer, load_tokenizer
 from tests.text.corpus import TEXTS
@@ -106,3 +106,11 @@ def test_a_model_without_a_template_gets_one_and_that_is_logged(capsys: pytest.C
     assert load_chat_encoder(turns_tokenizer()).render_to_ids(user("hi"))
     assert "warning text.chat_template" in (logged := capsys.readouterr().err)
     assert "no chat template" in logged
+
+
+def test_messages_that_no_context_holds_are_refused_before_they_are_encoded(chats: ChatEncoder) -> None:
+    with pytest.raises(RequestError, match="at most 8388608") as caught:
+        chats.render_to_ids(user("<|im_end|>" * 900_000), 8192)
+    assert caught.value.code == "context_length_exceeded"
+    with pytest.raises(ContextLengthError, match="at least"):
+        chats.render_to_ids(user("a " * 2_000_000), 8192)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from paceline.errors import ModelError, RequestError
+from paceline.errors import ContextLengthError, ModelError, RequestError
 from paceline.formats.catalog import models_dir
 from paceline.formats.checkpoint import MetaValue
 from paceline.formats.open import open_checkpoint
-from paceline.text.tokenizer import Tokenizer, load_tokenizer, load_vocabulary
+from paceline.text.tokenizer import EXACT_CHARS, SLICE_CHARS, Tokenizer, load_tokenizer, load_vocabulary
 from paceline.text.vocabulary import SPACE_MARK, byte_characters
 from tests.text.corpus import CONTROL_TEXT, TEXTS
 from tests.text.oracles import SentencePieceOracle, transformers_encoder
@@ -286,3 +286,37 @@ def project_texts() -> list[str]:
     """This project's own code and prose."""
     root = Path(__file__).parents[2]
     return [path.read_text(encoding="utf-8") for folder in ("src", "docs") for path in sorted((root / folder).rglob("*.[mp][dy]"))]
+
+
+class RecordingTokenizer(Tokenizer):
+    """Remembers how much it was given to encode."""
+
+    def __init__(self, other: Tokenizer) -> None:
+        super().__init__(other.vocabulary, other._encoder, other.splitter)
+        self.num_encoded = 0
+
+    def _encode_plain(self, text: str) -> list[int]:
+        self.num_encoded += len(text)
+        return super()._encode_plain(text)
+
+
+@pytest.mark.parametrize("unit", ["7", "a ", "é", "<|im_", "<|im_end|>", "\n", " "])
+def test_a_long_text_costs_no_more_to_refuse_than_the_context_is_long(smollm2: Tokenizer, unit: str) -> None:
+    tokenizer = RecordingTokenizer(smollm2)
+    text = unit * (16 * EXACT_CHARS // len(unit))
+    with pytest.raises(ContextLengthError, match="at least") as caught:
+        tokenizer.encode(text, add_special=True, parse_special=True, max_model_len=2000)
+    assert caught.value.num_tokens > 2000
+    assert tokenizer.num_encoded <= 3 * SLICE_CHARS
+
+
+def test_a_text_over_the_context_is_counted_to_its_end_when_it_is_not_very_long(smollm2: Tokenizer) -> None:
+    text = "7" * (EXACT_CHARS // 4)
+    with pytest.raises(ContextLengthError, match=f"holds 2000 tokens, but the prompt has {len(text)}"):
+        smollm2.encode(text, add_special=True, parse_special=True, max_model_len=2000)
+
+
+def test_a_very_long_text_that_fits_is_encoded_as_ever(smollm2: Tokenizer) -> None:
+    text = "word and " * (EXACT_CHARS // 8)
+    ids = smollm2.encode(text, add_special=True, parse_special=True)
+    assert smollm2.encode(text, add_special=True, parse_special=True, max_model_len=len(ids)) == ids

@@ -15,10 +15,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from paceline.errors import RequestError
 from paceline.log import log
 from paceline.text.chat import ChatTemplate, chat_template_for
 from paceline.text.control import Segment
 from paceline.text.messages import template_messages, texts_within, unused_characters, with_texts
+from paceline.text.template_limits import MAX_VALUE
 from paceline.text.tokenizer import Tokenizer
 
 
@@ -34,6 +36,7 @@ class ChatEncoder:
     def render_to_ids(
         self,
         messages: object,
+        max_model_len: int | None = None,
         /,
         *,
         tools: list[dict[str, Any]] | None = None,
@@ -41,7 +44,11 @@ class ChatEncoder:
         continue_final_message: bool = False,
         **variables: object,
     ) -> list[int]:
-        """The prompt ids of a chat, with exactly one BOS where the model wants one. Errors: RequestError, as `ChatTemplate.render`."""
+        """The prompt ids of a chat, with exactly one BOS where the model wants one.
+
+        Errors:  RequestError, as `ChatTemplate.render` · ContextLengthError for a long text that cannot fit `max_model_len` ids
+        """
+        _check_size([messages, tools, variables])
         stand_ins = _StandIns([self.template.source, *self.tokenizer.vocabulary.control_ids], [messages, tools, variables])
         neutralised = partial(self.tokenizer.splitter.neutralised, stand_in=stand_ins.take)
         checked = [
@@ -55,6 +62,7 @@ class ChatEncoder:
             continue_final_message=continue_final_message,
             **with_texts(variables, neutralised),
         )
+        self.tokenizer.check_length(text, max_model_len, parse_special=True)
         segments = [stand_ins.restored(segment) for segment in self.tokenizer.splitter.split(text)]
         return self.tokenizer.encode_segments(segments, add_special=True)
 
@@ -65,6 +73,14 @@ def load_chat_encoder(tokenizer: Tokenizer, template_source: str | None = None) 
     if template.note is not None:
         log("warning", "text.chat_template", note=template.note)
     return ChatEncoder(tokenizer, template)
+
+
+def _check_size(given: object) -> None:
+    """Refuse at once what no template could print. Errors: RequestError."""
+    num_characters = sum(map(len, texts_within(given)))
+    if num_characters > MAX_VALUE:
+        message = f"The messages have {num_characters} characters; expected at most {MAX_VALUE}."
+        raise RequestError(message, param="messages", code="context_length_exceeded")
 
 
 class _StandIns:

@@ -24,18 +24,20 @@ async def chat_completions(http: HttpRequest, state: ServerState) -> ASGIApp:
     """Answer a chat."""
     call = await open_call(http, state, ChatRequest)
     body, model = call.body, call.model
+    max_model_len = state.client.info.max_model_len
     params = sampling_params(body, model.defaults, logprobs=chat_logprobs(body))
-    prompt_ids = await state.run_text(lambda: _prompt_ids(body, model.chat), size=call.num_bytes)
+    prompt_ids = await state.run_text(lambda: _prompt_ids(body, model.chat, max_model_len), size=call.num_bytes)
     return answer_call(call, [prompt_ids], params, CHAT_SHAPE, prompt_field="messages")
 
 
-def _prompt_ids(body: ChatRequest, chat: ChatEncoder) -> list[int]:
+def _prompt_ids(body: ChatRequest, chat: ChatEncoder, max_model_len: int) -> list[int]:
     variables = body.chat_template_kwargs or {}
     taken = sorted(OWN_VARIABLES & variables.keys())
     if taken:
         raise invalid(f"`chat_template_kwargs` sets `{taken[0]}`; expected the field of that name.", "chat_template_kwargs")
     return chat.render_to_ids(
         body.messages,
+        max_model_len,
         add_generation_prompt=body.add_generation_prompt is not False,
         continue_final_message=bool(body.continue_final_message),
         **variables,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from starlette.requests import Request as HttpRequest
 from starlette.types import ASGIApp
 
+from paceline.errors import RequestError
 from paceline.serve.openai.calls import answer_call, open_call
 from paceline.serve.openai.chunks import CompletionShape
 from paceline.serve.openai.sampling import sampling_params
@@ -26,8 +27,8 @@ async def completions(http: HttpRequest, state: ServerState) -> ASGIApp:
     prompts = split_prompts(call.body.prompt)
     if len(prompts) * params.n > MAX_CHOICES:
         raise invalid(f"{len(prompts)} prompts times `n` {params.n} is over the limit of {MAX_CHOICES} choices.", "prompt")
-    tokenizer = call.model.tokenizer
-    prompt_ids = await state.run_text(lambda: [_token_ids(prompt, tokenizer) for prompt in prompts], size=call.num_bytes)
+    tokenizer, max_model_len = call.model.tokenizer, state.client.info.max_model_len
+    prompt_ids = await state.run_text(lambda: [_token_ids(prompt, tokenizer, max_model_len) for prompt in prompts], size=call.num_bytes)
     return answer_call(call, prompt_ids, params, COMPLETION_SHAPE, prompt_field="prompt")
 
 
@@ -45,7 +46,11 @@ def split_prompts(prompt: str | list[str | int | list[int]]) -> list[str | list[
     return used[0]
 
 
-def _token_ids(prompt: str | list[int], tokenizer: Tokenizer) -> list[int]:
+def _token_ids(prompt: str | list[int], tokenizer: Tokenizer, max_model_len: int) -> list[int]:
     if isinstance(prompt, list):
         return prompt
-    return tokenizer.encode(prompt, add_special=True, parse_special=True)
+    try:
+        return tokenizer.encode(prompt, add_special=True, parse_special=True, max_model_len=max_model_len)
+    except RequestError as error:
+        error.param = "prompt"
+        raise
