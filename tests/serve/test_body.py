@@ -10,8 +10,9 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 
 from paceline.errors import RequestError
-from paceline.serve.body import decode_body, read_body
-from paceline.serve.failures import BodyTooLargeError, error_body
+from paceline.serve import body as body_module
+from paceline.serve.body import MAX_VALUES, decode_body, read_body
+from paceline.serve.failures import BodyTooLargeError, SlowBodyError, error_body
 from paceline.serve.openai.schema import ChatRequest, CompletionRequest
 
 MESSAGES = [{"role": "user", "content": "hi"}]
@@ -39,12 +40,61 @@ def test_a_body_comes_in_any_number_of_parts() -> None:
 
 def test_a_claimed_length_over_the_limit_is_refused_before_reading() -> None:
     with pytest.raises(BodyTooLargeError, match="101 bytes; the limit is 100"):
-        read([], {"content-length": "101"})
+        read([b"x" * 101], {"content-length": "101"})
+    with pytest.raises(BodyTooLargeError):
+        read([], {"content-length": "101", "expect": "100-continue"})
 
 
 def test_a_lying_length_is_refused_where_the_limit_is_passed() -> None:
     with pytest.raises(BodyTooLargeError):
         read([b"x" * 60] * 1000, {"content-length": "10"})
+
+
+def test_a_refused_body_is_taken_to_its_end_so_that_the_answer_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [b"x" * 60] * 1000
+    taken = 0
+
+    async def receive() -> dict[str, Any]:
+        nonlocal taken
+        taken += 1
+        return {"type": "http.request", "body": parts[0], "more_body": taken < 1000}
+
+    request = Request({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
+    with pytest.raises(BodyTooLargeError):
+        asyncio.run(read_body(request, 100))
+    assert taken == 1000
+    taken = 0
+    monkeypatch.setattr(body_module, "MAX_DISCARDED_BYTES", 600)
+    with pytest.raises(BodyTooLargeError):
+        asyncio.run(read_body(request, 100))
+    assert taken <= 13
+
+
+def test_a_body_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_module, "BODY_PAUSE_S", 0.05)
+    monkeypatch.setattr(body_module, "MIN_BYTES_PER_S", 10**9)
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    request = Request({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
+    with pytest.raises(SlowBodyError):
+        asyncio.run(read_body(request, 10**9))
+
+
+@pytest.mark.parametrize("unit", [b"1,", b"[],", b"{},", b'"",', b'{"a":[]},', rb'"\\",', rb'"\\\"",', b"[", rb'["a\"b"],'])
+def test_a_body_of_too_many_values_is_refused_before_they_are_made(unit: bytes) -> None:
+    body = b'{"messages": [], "user": [' + unit * (MAX_VALUES + 1) + b"1]}"
+    with pytest.raises(BodyTooLargeError, match="JSON values"):
+        decode_body(body, ChatRequest)
+
+
+@pytest.mark.parametrize("text", [",", "[{", '"', "\\", '",', '\\",', "a"])
+def test_a_text_of_any_characters_counts_as_one_value(text: str) -> None:
+    content = text * MAX_VALUES
+    body, _ = decode_body(json.dumps({"messages": [{"role": "user", "content": content}]}).encode(), ChatRequest)
+    assert body.messages[0]["content"] == content
 
 
 def test_a_compressed_body_is_refused() -> None:

@@ -18,6 +18,12 @@ from paceline.serve.failures import BodyTooLargeError, SlowBodyError
 
 BODY_PAUSE_S = 30.0
 """The longest wait for the next bytes of a body."""
+MIN_BYTES_PER_S = 4096
+"""The slowest that a whole body may come, after a first `BODY_PAUSE_S`."""
+MAX_DISCARDED_BYTES, DISCARD_S = 256 << 20, 10.0
+"""How much of a refused body is still taken: a connection that is closed on unread bytes loses the answer on its way."""
+MAX_VALUES = 500_000
+"""Most JSON values of a body. They take up to 60 bytes of memory a byte of body, and hold up the event loop while they are made."""
 MAX_WARNINGS = 16
 MAX_NAME_CHARS = 64
 
@@ -28,17 +34,29 @@ _path = re.compile(r" - at .*?`\$\.?([A-Za-z_]\w*)?")
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
     """The whole body. Errors: BodyTooLargeError, SlowBodyError, RequestError for an encoded body; ClientDisconnect."""
+    try:
+        return await _read(request, max_bytes)
+    except BodyTooLargeError:
+        if "expect" not in request.headers:  # who asks first sends nothing when refused
+            await _discard(request)
+        raise
+
+
+async def _read(request: Request, max_bytes: int) -> bytes:
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError("The body is compressed; send it as plain JSON.", code="unsupported_encoding")
     claimed = request.headers.get("content-length", "")
     if claimed.isdigit() and int(claimed) > max_bytes:
         raise BodyTooLargeError(f"The body has {claimed} bytes; the limit is {max_bytes}.")
     body = bytearray()
+    clock = asyncio.get_running_loop().time
+    started = clock()
     while True:
+        left_s = started + BODY_PAUSE_S + len(body) / MIN_BYTES_PER_S - clock()
         try:
-            message = await asyncio.wait_for(request.receive(), BODY_PAUSE_S)
+            message = await asyncio.wait_for(request.receive(), min(BODY_PAUSE_S, left_s))
         except TimeoutError:
-            raise SlowBodyError(f"No more of the body came within {BODY_PAUSE_S:.0f} s.") from None
+            raise SlowBodyError(f"The body stopped, or came slower than {MIN_BYTES_PER_S} bytes a second.") from None
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body += message.get("body", b"")
@@ -48,8 +66,23 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
             return bytes(body)
 
 
+async def _discard(request: Request) -> None:
+    """Take the rest of a refused body, within limits."""
+    num_bytes = 0
+    try:
+        async with asyncio.timeout(DISCARD_S):
+            while num_bytes < MAX_DISCARDED_BYTES:
+                message = await request.receive()
+                num_bytes += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
+
+
 def decode_body(body: bytes, schema: type[S]) -> tuple[S, list[str]]:
     """The body as `schema`, and a warning for every unknown field. Errors: RequestError naming the field at fault."""
+    check_values(body)
     try:
         names = _fields_decoder.decode(body).keys()
         decoded = msgspec.json.decode(body, type=schema)
@@ -66,6 +99,19 @@ def decode_body(body: bytes, schema: type[S]) -> tuple[S, list[str]]:
         raise RequestError("The body is not valid UTF-8.", code="invalid_json") from None
     unknown = sorted(names - {field.encode_name for field in msgspec.structs.fields(schema)})
     return decoded, _warnings(unknown)
+
+
+def check_values(body: bytes) -> None:
+    """Refuse a body of too many JSON values, counted without making any. Errors: BodyTooLargeError."""
+    marks = (b",", b"[", b"{")
+    if len(body) <= MAX_VALUES or sum(map(body.count, marks)) <= MAX_VALUES:
+        return
+    plain = body.replace(rb"\\", b"").replace(rb"\"", b"")  # every quote left over begins or ends a string
+    num_strings = plain.count(b'"') // 2
+    outside = b"" if num_strings > MAX_VALUES else b"".join(plain.split(b'"')[::2])
+    num_values = max(num_strings, sum(map(outside.count, marks)))
+    if num_values > MAX_VALUES:
+        raise BodyTooLargeError(f"The body holds {num_values} JSON values or more; the limit is {MAX_VALUES}.")
 
 
 def _warnings(unknown: list[str]) -> list[str]:
