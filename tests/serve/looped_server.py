@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from paceline.config import ServeConfig
 from paceline.engine.client import InProcessClient
 from paceline.formats.open import open_checkpoint
 from paceline.serve.app import build_app
+from paceline.serve.connection import GuardedConnection
 from paceline.serve.server import model_text, open_socket
 from paceline.serve.state import ModelNames, ModelText, ServerState
 from tests.engine.looped_engine import LoopedEngine
@@ -53,7 +55,7 @@ def looped_server(
         state.model = text
         await client.start()
         http = uvicorn.Server(
-            uvicorn.Config(build_app(state), http="httptools", lifespan="off", log_config=None, timeout_graceful_shutdown=1)
+            uvicorn.Config(build_app(state), http=GuardedConnection, lifespan="off", log_config=None, timeout_graceful_shutdown=1)
         )
         serving = asyncio.create_task(http.serve(sockets=[listener]))
         host, port = listener.getsockname()
@@ -76,3 +78,12 @@ def looped_server(
         ready[0].loop.call_soon_threadsafe(is_over.set)
         thread.join(20)
         assert not thread.is_alive()
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    """Wait for a condition that another thread brings about."""
+    deadline = time.monotonic() + 10
+    gate = threading.Event()
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        gate.wait(0.005)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ import pytest
 from paceline.config import ServeConfig
 from paceline.serve.state import ModelText
 from tests.engine.looped_engine import LoopedEngine
-from tests.serve.looped_server import LoopedServer, looped_server, tiny_text
+from tests.serve.looped_server import LoopedServer, looped_server, tiny_text, until
 
 CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
 ENDLESS = CHAT | {"max_tokens": None, "n": 3}
@@ -30,15 +28,6 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> ModelText:
 def server(text: ModelText) -> Iterator[LoopedServer]:
     with looped_server(text, LoopedEngine()) as running:
         yield running
-
-
-def until(is_so: Callable[[], bool], what: str) -> None:
-    """Wait for a condition that another thread brings about."""
-    deadline = time.monotonic() + 10
-    gate = threading.Event()
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        gate.wait(0.005)
 
 
 def error_of(response: httpx.Response) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from paceline.formats.checkpoint import Checkpoint
 from paceline.formats.open import open_checkpoint
 from paceline.log import log
 from paceline.serve.app import build_app
+from paceline.serve.connection import GuardedConnection
 from paceline.serve.openai.sampling import generation_defaults
 from paceline.serve.state import ModelText, ServerState, model_names
 from paceline.text.prompt import load_chat_encoder
@@ -111,7 +112,7 @@ def uvicorn_config(state: ServerState) -> uvicorn.Config:
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     return uvicorn.Config(
         build_app(state),
-        http="httptools",
+        http=GuardedConnection,
         ws="none",
         lifespan="off",
         log_config=None,
