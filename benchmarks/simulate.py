@@ -57,11 +57,12 @@ def run_range(seeds: range) -> Summary:
 
 
 def main() -> int:
-    """Run the command line; give the exit code: 1 when a seed failed."""
+    """Run the command line; give the exit code: 1 when a seed failed or the time was over."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seeds", type=int, default=10_000, help="how many seeds, from --first")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)), help="processes")
+    parser.add_argument("--max-seconds", type=float, help="fail when the run takes longer")
     parser.add_argument("--seed", type=int, help="replay this seed alone, with its traceback")
     arguments = parser.parse_args()
     if arguments.seed is not None:
@@ -72,16 +73,19 @@ def main() -> int:
     chunks = [range(first, min(first + CHUNK_SEEDS, last)) for first in range(arguments.first, last, CHUNK_SEEDS)]
     with ProcessPoolExecutor(arguments.workers) as executor:
         summary = reduce(Summary.merged, executor.map(run_range, chunks), Summary())
+    seconds = round(time.monotonic() - started, 1)
+    is_late = arguments.max_seconds is not None and seconds > arguments.max_seconds
     report = {
         "seeds": summary.num_seeds,
         "failures": dict(sorted(summary.failures.items())[:MAX_FAILURES_SHOWN]),
         "num_failures": len(summary.failures),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": seconds,
+        "max_seconds": arguments.max_seconds,
         "workers": arguments.workers,
         **summary.totals,
     }
     print(json.dumps(report, indent=2))
-    return 1 if summary.failures else 0
+    return 1 if summary.failures or is_late else 0
 
 
 if __name__ == "__main__":
