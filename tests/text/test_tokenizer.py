@@ -320,3 +320,19 @@ def test_a_very_long_text_that_fits_is_encoded_as_ever(smollm2: Tokenizer) -> No
     text = "word and " * (EXACT_CHARS // 8)
     ids = smollm2.encode(text, add_special=True, parse_special=True)
     assert smollm2.encode(text, add_special=True, parse_special=True, max_model_len=len(ids)) == ids
+
+
+@pytest.mark.parametrize("bad", ["\udcff", "a\udc80b", chr(0xD800)])
+def test_tokens_that_are_no_utf8_load_and_give_their_bytes(bad: str) -> None:
+    byte_level = tiny(byte_level_metadata(control=("<bos>", bad), defined=(bad + "x",)))
+    pieces = tiny(sentencepiece_metadata({SPACE_MARK: -1.0, bad: -2.0}, control=("<unk>", "<s>", "</s>", bad + "y")))
+    for tokenizer in (byte_level, pieces):
+        ids = plain(tokenizer, "abc")
+        assert tokenizer.decode(ids) == "abc"
+        every = b"".join(tokenizer.token_bytes(token_id) for token_id in range(tokenizer.vocab_size))
+        assert bad.encode("utf-8", "replace" if bad == chr(0xD800) else "surrogateescape") in every
+
+
+def test_a_piece_too_long_to_cut_every_way_is_refused() -> None:
+    with pytest.raises(ModelError, match="100000 characters; expected at most 512"):
+        tiny(sentencepiece_metadata({"a": -1.0, "a" * 100_000: -2.0}))

@@ -22,7 +22,7 @@ from paceline.formats.checkpoint import Checkpoint, MetaValue
 from paceline.log import log
 from paceline.text import pretokenizers
 from paceline.text.pretokenizers import PreTokenizerRule
-from paceline.text.vocabulary import BYTE_PIECE, SPACE_MARK, Scheme, TokenKind, Vocabulary, byte_characters
+from paceline.text.vocabulary import BYTE_PIECE, SPACE_MARK, Scheme, TokenKind, Vocabulary, byte_characters, is_spellable
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Encoder
@@ -31,6 +31,9 @@ _SCHEMES: dict[str, Scheme] = {"gpt2": "byte_level", "llama": "sentencepiece"}
 
 _BYTES_OF_TEXT = (*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1), 0xF3)
 """Bytes that ordinary UTF-8 text is made of; published vocabularies lack some of the others (SmolLM2: 0x04, 0xF1 …)."""
+
+MAX_PIECE_CHARS = 512
+"""The longest token of a SentencePiece vocabulary: all ways of cutting each in two are looked through."""
 
 END_OF_TURN = (
     *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>", "<turn|>", "<|end|>"),
@@ -78,7 +81,7 @@ def encoder_from_gguf(checkpoint: Checkpoint, vocabulary: Vocabulary) -> Encoder
     defined = [vocabulary.pieces[i] for i, kind in enumerate(vocabulary.kinds) if kind == TokenKind.USER_DEFINED]
     # SentencePiece looks for user-defined tokens after spaces became `▁`, byte-level models in the text as it came.
     is_normalised = vocabulary.scheme == "sentencepiece"
-    encoder.add_tokens([AddedToken(piece, normalized=is_normalised, special=False) for piece in defined if piece])
+    encoder.add_tokens([AddedToken(piece, normalized=is_normalised, special=False) for piece in defined if is_spellable(piece)])
     return encoder
 
 
@@ -115,6 +118,9 @@ def _sentencepiece_encoder(reader: _Reader, vocabulary: Vocabulary) -> Encoder:
     scores = np.asarray(reader.array("scores"), dtype=np.float32)
     if len(scores) != len(vocabulary):
         raise reader.error("scores", f"{len(scores)} scores for {len(vocabulary)} tokens")
+    longest = max(map(len, vocabulary.pieces), default=0)
+    if longest > MAX_PIECE_CHARS:
+        raise reader.error("tokens", f"a token of {longest} characters; expected at most {MAX_PIECE_CHARS}")
     has_bytes = vocabulary.kinds.count(TokenKind.BYTE) == 256
     unknown = next((vocabulary.pieces[i] for i, kind in enumerate(vocabulary.kinds) if kind == TokenKind.UNKNOWN), None)
     ids = _mergeable(vocabulary)
@@ -147,7 +153,7 @@ def score_merges(vocabulary: Vocabulary, scores: npt.NDArray[np.float32]) -> lis
 def _mergeable(vocabulary: Vocabulary) -> dict[str, int]:
     """The tokens that plain text can turn into, by their pieces."""
     plain = (TokenKind.NORMAL, TokenKind.BYTE, TokenKind.USER_DEFINED)
-    return {piece: i for i, piece in enumerate(vocabulary.pieces) if vocabulary.kinds[i] in plain}
+    return {piece: i for i, piece in enumerate(vocabulary.pieces) if vocabulary.kinds[i] in plain and is_spellable(piece)}
 
 
 def _scheme(reader: _Reader) -> Scheme:

@@ -73,11 +73,11 @@ class Vocabulary:
     """Whether no space is added before text that begins with one (the rule of `Metaspace`, unlike SentencePiece's)."""
     chat_template: str | None = None
     control_ids: Mapping[str, int] = field(init=False)
-    """The control tokens by their text."""
+    """The control tokens that a text can spell, by their text."""
 
     def __post_init__(self) -> None:
         assert len(self.pieces) == len(self.kinds)
-        control = {self.pieces[i]: i for i, kind in enumerate(self.kinds) if kind == TokenKind.CONTROL and self.pieces[i]}
+        control = {self.pieces[i]: i for i, kind in enumerate(self.kinds) if kind == TokenKind.CONTROL and is_spellable(self.pieces[i])}
         object.__setattr__(self, "control_ids", control)
 
     def __len__(self) -> int:
@@ -95,8 +95,8 @@ class Vocabulary:
         if kind == TokenKind.BYTE:
             return bytes((int(piece[3:5], 16),))
         if kind == TokenKind.NORMAL:
-            return _byte_level(piece) if self.scheme == "byte_level" else piece.replace(SPACE_MARK, " ").encode()
-        return piece.encode()
+            return _byte_level(piece) if self.scheme == "byte_level" else utf8(piece.replace(SPACE_MARK, " "))
+        return utf8(piece)
 
     def token_text(self, token_id: int | None) -> str:
         """A token alone as text, with U+FFFD for what is no UTF-8; empty for None."""
@@ -107,9 +107,25 @@ class Vocabulary:
         return b"" if skip_special_tokens and self.is_special(token_id) else self.token_bytes(token_id)
 
 
+def is_spellable(piece: str) -> bool:
+    """Whether some text holds the piece: it is not empty and was valid UTF-8 in its file."""
+    try:
+        return bool(piece.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def utf8(piece: str) -> bytes:
+    """A piece's bytes as they were in its file, where they need not have been UTF-8."""
+    try:
+        return piece.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a surrogate out of JSON, which stands for no bytes
+        return piece.encode("utf-8", "replace")
+
+
 def _byte_level(piece: str) -> bytes:
     """A byte-level piece's bytes; a character outside the alphabet (a foreign addition) stands for its UTF-8."""
     try:
         return piece.translate(_BYTE_OF_CHARACTER).encode("latin-1")
     except UnicodeEncodeError:
-        return b"".join(bytes((b,)) if (b := _BYTE_OF_CHARACTER.get(ord(c))) is not None else c.encode() for c in piece)
+        return b"".join(bytes((b,)) if (b := _BYTE_OF_CHARACTER.get(ord(c))) is not None else utf8(c) for c in piece)
