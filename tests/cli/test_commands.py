@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -84,6 +85,7 @@ def test_run_raw_takes_the_prompt_from_stdin(tiny: str, capsys: pytest.CaptureFi
         (["run", "no-such-model", "x"], 2, "no-such-model"),
         (["inspect", "/etc/hostname"], 1, "/etc/hostname"),
         (["chat", "{tiny}", "--temperature", "-1"], 2, "temperature"),
+        (["serve", "", "--port", "0"], 2, "There is no model"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_a_code(
@@ -157,6 +159,36 @@ def test_a_reader_that_closes_the_pipe_early_is_no_error(tiny: str) -> None:
     with process.stderr as stderr:
         assert stderr.read() == ""
     assert process.wait(30) == 1
+
+
+@pytest.mark.parametrize("words", [["list"], ["inspect", "{tiny}"], ["run", "{tiny}", "x", "--max-tokens", "2"]])
+def test_an_output_that_is_full_is_one_line(tiny: str, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command(*[word.format(tiny=tiny) for word in words]), env=environment(), stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (done.returncode, done.stderr) == (1, "paceline: No space left on device.\n")
+
+
+@pytest.mark.parametrize("words", [["chat", "{tiny}"], ["run", "{tiny}", "-", "--max-tokens", "2"]])
+def test_a_stdin_that_was_closed_is_empty(tiny: str, words: list[str]) -> None:
+    line = shlex.join(command(*[word.format(tiny=tiny) for word in words])) + " <&-"
+    done = subprocess.run(line, shell=True, env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_text_that_is_no_utf8_is_said_whatever_the_locale(tiny: str) -> None:
+    words = command("run", tiny, "-", "--max-tokens", "2")
+    done = subprocess.run(words, env=environment(PYTHONIOENCODING="utf-8:strict"), input=b"a\xff", capture_output=True)
+    assert done.returncode == 2
+    assert done.stderr == b"paceline: The text has a lone surrogate at character 1; expected valid Unicode.\n"
+
+
+def test_an_answer_that_the_locale_cannot_show_is_printed_all_the_same(smollm2_path: Path) -> None:
+    words = command("run", str(smollm2_path), "日本", "--raw", "--temperature", "0", "--max-tokens", "8")
+    done = subprocess.run(words, env=environment(PYTHONIOENCODING="ascii"), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "?" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,9 @@ def test_an_interrupted_answer_ends_and_the_next_is_whole(model: LocalModel) -> 
     begun = [next(pieces) for _ in range(3)]
     os.kill(os.getpid(), signal.SIGINT)
     assert "".join([*begun, *pieces]).startswith(whole[:2])
+    assert model.was_interrupted
     assert "".join(model.answer(prompt_ids, GREEDY)) == whole
+    assert not model.was_interrupted
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -76,6 +76,8 @@ def _say(piece: str) -> str:
 
 def _lines() -> Iterator[str]:
     """What the person types, without empty lines, until `/exit` or the end."""
+    if sys.stdin is None:  # closed by whoever started us
+        return
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         import readline  # noqa: F401  # its import gives `input` editing and history

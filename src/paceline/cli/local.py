@@ -35,6 +35,8 @@ class LocalModel:
         self._tokenizer = load_tokenizer(checkpoint)
         self._engine = build_engine(config, path)
         self._num_answers = 0
+        self.was_interrupted = False
+        """Whether Ctrl-C ended the last answer."""
         self._seed = config.seed
 
     @property
@@ -73,6 +75,7 @@ class LocalModel:
             with _interrupts() as interrupted:
                 while self._engine.has_work() and not interrupted:
                     yield self._step(text)
+                self.was_interrupted = bool(interrupted)
         finally:
             self._engine.abort(request.id)
             while self._engine.has_work():

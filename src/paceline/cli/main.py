@@ -8,6 +8,7 @@ Exit codes: 0 done · 1 failed · 2 asked wrongly · 130 interrupted
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _take_any_text()
     if not words or words[0] in ("-h", "--help", "help"):
         print(help_text())
         return 0
@@ -50,7 +52,10 @@ def help_text() -> str:
 
 def _run(module: str, words: list[str]) -> int:
     try:
-        return int(importlib.import_module(module).main(words))
+        code = int(importlib.import_module(module).main(words))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except RequestError as error:
         return _complain(str(error), 2)
     except PacelineError as error:
@@ -58,8 +63,23 @@ def _run(module: str, words: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit's flush has somewhere to go
+        _drop_output()
         return 1
+    except OSError as error:
+        _drop_output()
+        return _complain(f"{error.strerror or error}{f': `{error.filename}`' if error.filename else ''}.", 1)
+
+
+def _take_any_text() -> None:
+    """Let no locale end a command half way: what a terminal cannot show is shown as `?`, what is no text is said by who reads it."""
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace"), (sys.stderr, "backslashreplace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
+
+
+def _drop_output() -> None:
+    """Nobody takes what is written: give the exit's flush somewhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str, code: int) -> int:

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     params = params_from(options)
     config = config_from(options, EngineConfig)
-    prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
+    prompt = options.prompt if options.prompt != "-" else sys.stdin.read() if sys.stdin is not None else ""
     path = find_model(options.model)
 
     from paceline.cli.local import LocalModel
@@ -40,4 +40,4 @@ def main(arguments: Sequence[str]) -> int:
         print()
     finally:
         model.close()
-    return 0
+    return 130 if model.was_interrupted else 0

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     serve_config = config_from(options, ServeConfig, filed)
     for note in foreign_notes(options):
         log("info", "serve.note", text=note)
-    asked = options.model or options.model_flag or DEFAULT_MODEL
+    asked = next((name for name in (options.model, options.model_flag) if name is not None), DEFAULT_MODEL)
     path = find_model(asked)
 
     from paceline.engine.launch import launch_engine
