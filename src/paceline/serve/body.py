@@ -102,7 +102,7 @@ def decode_body(body: bytes, schema: type[S]) -> tuple[S, list[str]]:
 
 
 def check_values(body: bytes) -> None:
-    """Refuse a body of too many JSON values, counted without making any. Errors: BodyTooLargeError."""
+    """Refuse a body of too many JSON values, counted without making any. Errors: RequestError."""
     marks = (b",", b"[", b"{")
     if len(body) <= MAX_VALUES or sum(map(body.count, marks)) <= MAX_VALUES:
         return
@@ -111,7 +111,8 @@ def check_values(body: bytes) -> None:
     outside = b"" if num_strings > MAX_VALUES else b"".join(plain.split(b'"')[::2])
     num_values = max(num_strings, sum(map(outside.count, marks)))
     if num_values > MAX_VALUES:
-        raise BodyTooLargeError(f"The body holds {num_values} JSON values or more; the limit is {MAX_VALUES}.")
+        message = f"The body holds {num_values} JSON values or more; the limit is {MAX_VALUES}."
+        raise RequestError(message, code="too_many_values")
 
 
 def _warnings(unknown: list[str]) -> list[str]:
