@@ -20,7 +20,7 @@ BODY_PAUSE_S = 30.0
 """The longest wait for the next bytes of a body."""
 MIN_BYTES_PER_S = 4096
 """The slowest that a whole body may come, after a first `BODY_PAUSE_S`."""
-MAX_DISCARDED_BYTES, DISCARD_S = 256 << 20, 10.0
+MAX_DISCARDED_BYTES, DISCARD_S, DISCARD_PAUSE_S = 256 << 20, 10.0, 1.0
 """How much of a refused body is still taken: a connection that is closed on unread bytes loses the answer on its way."""
 MAX_VALUES = 500_000
 """Most JSON values of a body. They take up to 60 bytes of memory a byte of body, and hold up the event loop while they are made."""
@@ -72,7 +72,7 @@ async def _discard(request: Request) -> None:
     try:
         async with asyncio.timeout(DISCARD_S):
             while num_bytes < MAX_DISCARDED_BYTES:
-                message = await request.receive()
+                message = await asyncio.wait_for(request.receive(), DISCARD_PAUSE_S)
                 num_bytes += len(message.get("body", b""))
                 if not message.get("more_body", False):
                     return
