@@ -157,6 +157,16 @@ def test_a_body_over_the_limit_is_413_and_the_server_lives(text: ModelText) -> N
         assert server.http.post("/v1/chat/completions", json=CHAT).status_code == 200
 
 
+def test_a_completion_that_names_no_limit_has_what_the_context_leaves(server: LoopedServer) -> None:
+    response = server.http.post("/v1/completions", json={"prompt": [[1] * 120, [1]]})
+    assert response.status_code == 200
+    assert response.json()["usage"]["completion_tokens"] == 2 * 8
+    refused = server.http.post("/v1/completions", json={"prompt": [1] * 128})
+    assert "asks for" not in error_of(refused)["message"]
+    asked = server.http.post("/v1/completions", json={"prompt": [1] * 120, "max_tokens": 9})
+    assert "asks for 9 more" in error_of(asked)["message"]
+
+
 @pytest.mark.parametrize("is_streamed", [True, False])
 def test_a_prompt_over_the_context_is_400_with_both_numbers(server: LoopedServer, is_streamed: bool) -> None:
     response = server.http.post("/v1/completions", json={"prompt": [1] * 500, "stream": is_streamed})

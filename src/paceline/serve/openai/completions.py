@@ -5,13 +5,14 @@ The one idea: one to `MAX_CHOICES` prompts become as many engine requests whose 
 
 from __future__ import annotations
 
+import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.types import ASGIApp
 
 from paceline.errors import RequestError
 from paceline.serve.openai.calls import answer_call, open_call
 from paceline.serve.openai.chunks import CompletionShape
-from paceline.serve.openai.sampling import sampling_params
+from paceline.serve.openai.sampling import COMPLETION_MAX_TOKENS, sampling_params
 from paceline.serve.openai.schema import CompletionRequest, invalid
 from paceline.serve.state import ServerState
 from paceline.text.tokenizer import Tokenizer
@@ -29,6 +30,9 @@ async def completions(http: HttpRequest, state: ServerState) -> ASGIApp:
         raise invalid(f"{len(prompts)} prompts times `n` {params.n} is over the limit of {MAX_CHOICES} choices.", "prompt")
     tokenizer, max_model_len = call.model.tokenizer, state.client.info.max_model_len
     prompt_ids = await state.run_text(lambda: [_token_ids(prompt, tokenizer, max_model_len) for prompt in prompts], size=call.num_bytes)
+    if call.body.max_tokens is None:  # what nobody asked for must not be what does not fit
+        room = max_model_len - max(map(len, prompt_ids))
+        params = msgspec.structs.replace(params, max_tokens=min(COMPLETION_MAX_TOKENS, room) if room > 0 else None)
     return answer_call(call, prompt_ids, params, COMPLETION_SHAPE, prompt_field="prompt")
 
 
