@@ -68,14 +68,13 @@ async def _read(request: Request, max_bytes: int) -> bytes:
 
 async def _discard(request: Request) -> None:
     """Take the rest of a refused body, within limits."""
-    num_bytes = 0
+    num_bytes, is_more = 0, True
     try:
         async with asyncio.timeout(DISCARD_S):
-            while num_bytes < MAX_DISCARDED_BYTES:
+            while is_more and num_bytes < MAX_DISCARDED_BYTES:
                 message = await asyncio.wait_for(request.receive(), DISCARD_PAUSE_S)
                 num_bytes += len(message.get("body", b""))
-                if not message.get("more_body", False):
-                    return
+                is_more = message.get("more_body", False)
     except TimeoutError:
         return
 
