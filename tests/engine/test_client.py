@@ -128,7 +128,7 @@ def test_the_limit_counts_sequences_not_requests(make_client: MakeClient) -> Non
     run(make_client, work)
 
 
-def test_closing_answers_what_is_open(make_client: MakeClient) -> None:
+def test_closing_answers_what_is_open_and_is_no_failure(make_client: MakeClient, capfd: pytest.CaptureFixture[str]) -> None:
     async def work(client: Client) -> None:
         stream = client.submit(request("a", max_tokens=endless(client)))
         await client.close()
@@ -139,6 +139,7 @@ def test_closing_answers_what_is_open(make_client: MakeClient) -> None:
             client.submit(request("b"))
 
     run(make_client, work)
+    assert "engine.died" not in capfd.readouterr().err
 
 
 def test_nothing_is_taken_before_the_engine_is_ready(tiny: Path) -> None:

@@ -93,6 +93,7 @@ class RoutedClient:
         self._router = EventRouter()
         self._info: EngineInfo | None = None
         self._failure = ""
+        self._is_closing = False
         self._started: asyncio.Future[EngineInfo] | None = None
 
     @property
@@ -158,7 +159,7 @@ class RoutedClient:
     def _die(self, message: str, kind: str = "EngineError") -> None:
         if self.state in ("dead", "closed"):
             return
-        if self.state == "ready":
+        if self.state == "ready" and not self._is_closing:
             log("error", "engine.died", error=message)
         self.state, self._failure = "dead", message
         self._router.end_all(message)
@@ -228,6 +229,7 @@ class ChildClient(RoutedClient, asyncio.Protocol):
     async def close(self) -> None:
         """Ask the child to end, wait for it, and kill it when it does not; idempotent."""
         process = self._child.process
+        self._is_closing = True
         if self.state == "loading":
             process.terminate()
         if self._transport is not None and self.state != "closed":
