@@ -100,7 +100,8 @@ def _config_section(owner: type[Any]) -> str:
 
 def _field_row(field: Field[Any]) -> str:
     assert field.default is not MISSING, f"`{field.name}` has no default"
-    default = "*auto*" if field.default is None else "none" if field.default == () else f"`{field.default}`"
+    is_auto = field.default is None and "auto" in field.metadata["help"]
+    default = "*auto*" if is_auto else "none" if field.default in (None, ()) else f"`{field.default}`"
     meta = field.metadata
     low, high = (meta.get("low"), meta.get("high"))
     limits = ", ".join(f"`{choice}`" for choice in meta.get("choices", ()))
