@@ -131,6 +131,8 @@ void bind_program(nb::module_& m) {
       .value("attention", Opcode::attention)
       .value("quantize", Opcode::quantize)
       .value("linear", Opcode::linear)
+      .value("gated_linear", Opcode::gated_linear)
+      .value("qkv_linear", Opcode::qkv_linear)
       .value("gated", Opcode::gated)
       .value("add", Opcode::add)
       .value("softcap", Opcode::softcap)
@@ -149,6 +151,8 @@ void bind_program(nb::module_& m) {
       .def_rw("activations", &Instruction::activations)
       .def_rw("matrix", &Instruction::matrix)
       .def_rw("vector", &Instruction::vector)
+      .def_rw("q_norm", &Instruction::q_norm)
+      .def_rw("k_norm", &Instruction::k_norm)
       .def_rw("kv_offset", &Instruction::kv_offset)
       .def_rw("num_heads", &Instruction::num_heads)
       .def_rw("num_kv_heads", &Instruction::num_kv_heads)
@@ -213,6 +217,8 @@ NB_MODULE(_core, m) {
   bind_program(m);
   bind_runtime(m);
   m.attr("MAX_HEAD_DIM") = kMaxHeadDim;
+  m.attr("ROW_TILE") = kRowTile;
+  m.attr("QUANT_BLOCK") = kQuantBlock;
   m.def("kv_head_elements", kv_head_elements, "head_dim"_a);
   m.def("packed_type_for", packed_type_for, "ggml_type"_a);
   m.def(

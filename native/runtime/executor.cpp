@@ -1,18 +1,24 @@
 #include "runtime/executor.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
+
+#include "kernels/linear_layout.h"
 
 namespace paceline {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// One thread's scratch: attention, a result of which only the int8 form is kept, tiles of a linear layer, ids for
+// `draw`.
 size_t scratch_bytes(const Program& program) {
-  const size_t attention = attention_scratch_floats(program.max_head_dim) * sizeof(float);
-  const size_t ids = static_cast<size_t>(program.logits.cols) * sizeof(int32_t);
-  return (std::max(attention, ids) + 63) / 64 * 64;
+  size_t floats = std::max(attention_scratch_floats(program.max_head_dim), static_cast<size_t>(program.logits.cols));
+  for (const Instruction& instruction : program.instructions) {
+    floats = std::max({floats, static_cast<size_t>(instruction.out.cols), linear_scratch_floats(instruction)});
+  }
+  return (floats * sizeof(float) + 63) / 64 * 64;
 }
 
 }  // namespace
@@ -39,7 +45,8 @@ void Executor::check_program() const {
   for (const Instruction& instruction : program_.instructions) {
     const bool needs_vectors = instruction.opcode != Opcode::angles;
     const size_t num_vectors = needs_vectors ? weights_.vectors().size() : weights_.frequencies().size();
-    if (!fits(instruction.matrix, weights_.matrices().size()) || !fits(instruction.vector, num_vectors)) {
+    if (!fits(instruction.matrix, weights_.matrices().size()) || !fits(instruction.vector, num_vectors) ||
+        !fits(instruction.q_norm, num_vectors) || !fits(instruction.k_norm, num_vectors)) {
       throw std::invalid_argument("an instruction names a weight that does not exist");
     }
     if (instruction.head_dim > kMaxHeadDim || instruction.head_dim > program_.max_head_dim) {
@@ -110,106 +117,24 @@ void Executor::execute(const Instruction& instruction, int32_t thread) {
     case Opcode::attention:
       return attend(instruction, thread);
     case Opcode::linear:
-      return multiply(instruction, thread);
+      return instruction.b.cols > 0 ? multiply_add(instruction, thread) : multiply(instruction, thread);
+    case Opcode::gated_linear:
+      return multiply_gated(instruction, thread);
+    case Opcode::qkv_linear:
+      return multiply_heads(instruction, thread);
     default:
       return execute_rows(instruction, thread);
   }
 }
 
-// Instructions that split by rows; what they wrote may be quantised at once by the same thread.
-void Executor::execute_rows(const Instruction& instruction, int32_t thread) {
-  const int32_t count = num_rows(instruction);
-  const Range rows = share(count, thread, pool_.num_threads());
-  if (instruction.opcode == Opcode::kv_write) return write_kv(instruction, rows);
-  if (instruction.opcode != Opcode::quantize) {
-    for (int32_t row = rows.begin; row < rows.end; ++row) execute_row(instruction, row);
-  }
-  if (instruction.activations < 0) return;
-  const Operand& source = instruction.opcode == Opcode::quantize ? instruction.a : instruction.out;
-  kernels_.quantize(floats(source), source.stride, count, source.cols, activations(instruction), rows.begin, rows.end);
-}
-
-void Executor::execute_row(const Instruction& i, int32_t row) {
-  float* out = row_of(i.out, row);
-  const float* a = row_of(i.a, row);
-  const auto vector = [&] { return weights_.vectors()[static_cast<size_t>(i.vector)].data(); };
-  switch (i.opcode) {
-    case Opcode::embed: {
-      const Matrix& table = weights_.matrices()[static_cast<size_t>(i.matrix)];
-      int32_t id = step_->token_ids[row];
-      const MatrixPart* part = table.parts.data();
-      for (; id >= part->num_rows; ++part) id -= part->num_rows;
-      unpack_row(*part, id, out);
-      return kernels_.scale(out, i.scale, i.out.cols, out);
-    }
-    case Opcode::angles: {
-      const std::vector<double>& frequencies = weights_.frequencies()[static_cast<size_t>(i.vector)];
-      for (size_t pair = 0; pair < frequencies.size(); ++pair) {
-        const double angle = step_->positions[row] * frequencies[pair];
-        out[pair] = static_cast<float>(std::cos(angle));
-        out[pair + frequencies.size()] = static_cast<float>(std::sin(angle));
-      }
-      return;
-    }
-    case Opcode::rms_norm:
-      return kernels_.rms_norm(a, vector(), i.eps, i.out.cols, out);
-    case Opcode::head_norm:
-      for (int32_t head = 0; head < i.out.cols; head += i.head_dim) {
-        kernels_.rms_norm(a + head, vector(), i.eps, i.head_dim, out + head);
-      }
-      return;
-    case Opcode::rope:
-      for (int32_t head = 0; head < i.out.cols; head += i.head_dim) {
-        kernels_.rope(a + head, row_of(i.b, row), i.rope_dim, i.head_dim, out + head);
-      }
-      return;
-    case Opcode::gated:
-      return kernels_.gated(a, a + i.out.cols, i.activation, i.out.cols, out);
-    case Opcode::add:
-      return kernels_.add(a, row_of(i.b, row), i.out.cols, out);
-    case Opcode::softcap:
-      return kernels_.softcap(a, i.softcap, i.out.cols, out);
-    case Opcode::gather_rows:
-      std::memcpy(out, row_of(i.a, step_->row_indices[row]), static_cast<size_t>(i.out.cols) * sizeof(float));
-      return;
-    default:
-      return;
-  }
-}
-
-void Executor::write_kv(const Instruction& instruction, Range tokens) {
-  const int32_t head_dim = instruction.head_dim;
-  const ptrdiff_t head_elements = kv_head_elements(head_dim);
-  auto* layer = reinterpret_cast<uint16_t*>(kv_.data()) + instruction.kv_offset;
-  for (int32_t token = tokens.begin; token < tokens.end; ++token) {
-    const int32_t position = step_->positions[token];
-    const int32_t block = step_->block_table(slice_of_token_[static_cast<size_t>(token)])[position / kBlockSize];
-    uint16_t* target = layer + block * program_.kv_block_elements;
-    const float *k = row_of(instruction.a, token), *v = row_of(instruction.b, token);
-    for (int32_t head = 0; head < instruction.num_kv_heads; ++head) {
-      kernels_.kv_write(k + head * head_dim, v + head * head_dim, head_dim, position % kBlockSize,
-                        target + head * head_elements);
-    }
-  }
-}
-
-void Executor::multiply(const Instruction& instruction, int32_t thread) {
-  const Matrix& matrix = weights_.matrices()[static_cast<size_t>(instruction.matrix)];
-  const LinearTask task{
-      .parts = matrix.parts.data(),
-      .num_parts = static_cast<int32_t>(matrix.parts.size()),
-      .num_tokens = num_rows(instruction),
-      .num_cols = matrix.num_cols,
-      .activations = instruction.activations < 0 ? nullptr : activations(instruction),
-      .x = floats(instruction.a),
-      .x_stride = instruction.a.stride,
-      .bias = instruction.vector < 0 ? nullptr : weights_.vectors()[static_cast<size_t>(instruction.vector)].data(),
-      .y = floats(instruction.out),
-      .y_stride = instruction.out.stride,
-  };
-  if (task.num_tokens == 0) return;
-  const Range tiles = share(num_tiles(task), thread, pool_.num_threads());
-  if (tiles.begin < tiles.end) kernels_.linear(task, tiles.begin, tiles.end);
+// A piece of a token tile is laid out like a whole buffer of that tile's tokens.
+void Executor::quantize_columns(const Instruction& instruction, int32_t token, int32_t column, const float* x,
+                                int32_t num_cols) const {
+  const int32_t all_tokens = num_rows(instruction), blocks = instruction.out.cols / kQuantBlock;
+  const TokenTile tile = token_tile_of(all_tokens, token);
+  const size_t first = static_cast<size_t>(tile.begin) * blocks + static_cast<size_t>(column / kQuantBlock) * tile.size;
+  uint8_t* to = arena_.data() + instruction.activations + first * sizeof(ActivationBlock);
+  kernels_.quantize(x, 0, tile.size, num_cols, to, token - tile.begin, token - tile.begin + 1);
 }
 
 }  // namespace paceline

@@ -18,6 +18,14 @@
 
 namespace paceline {
 
+// Where a group of tiles is computed: a row per token, `stride` floats apart.
+struct Tiles {
+  float* data;
+  ptrdiff_t stride;
+
+  float* row(int32_t index) const { return data + index * stride; }
+};
+
 class Executor {
  public:
   // The pool and the weights must outlive the executor. Throws std::invalid_argument for a program that does not fit
@@ -54,19 +62,42 @@ class Executor {
   void copy_blocks(int32_t thread);
   void execute(const Instruction& instruction, int32_t thread);
   void execute_rows(const Instruction& instruction, int32_t thread);
-  void execute_row(const Instruction& instruction, int32_t row);
+  void execute_row(const Instruction& instruction, int32_t row, float* out);
   void write_kv(const Instruction& instruction, Range tokens);
   void attend(const Instruction& instruction, int32_t thread);
-  void multiply(const Instruction& instruction, int32_t thread);
+  void quantize_heads(const Instruction& instruction, const AttentionTile& tile) const;
   void pick_rows(int32_t thread);
   DrawParams draw_params(int32_t row) const;
   void check_program() const;
+
+  // Linear layers: see executor_linear.cpp.
+  void multiply(const Instruction& instruction, int32_t thread);
+  void multiply_add(const Instruction& instruction, int32_t thread);
+  void multiply_gated(const Instruction& instruction, int32_t thread);
+  void multiply_heads(const Instruction& instruction, int32_t thread);
+  void compute(const Instruction& instruction, Range tokens, Range rows, const Tiles& to) const;
+  void finish_queries(const Instruction& instruction, Range tokens, Range heads, const Tiles& q) const;
+  void finish_keys(const Instruction& instruction, Range tokens, Range heads, const Tiles& k, const Tiles& v);
+
+  // Writes the int8 form of columns [column, column + num_cols) of a token's row.
+  void quantize_columns(const Instruction& instruction, int32_t token, int32_t column, const float* x,
+                        int32_t num_cols) const;
+  // Writes one head of a token's k and v into the cache.
+  void cache_head(const Instruction& instruction, int32_t token, int32_t head, const float* k, const float* v);
 
   float* floats(const Operand& operand) const { return reinterpret_cast<float*>(arena_.data() + operand.offset); }
   float* row_of(const Operand& operand, int32_t row) const {
     return floats(operand) + static_cast<ptrdiff_t>(row) * operand.stride;
   }
-  uint8_t* activations(const Instruction& instruction) const { return arena_.data() + instruction.activations; }
+  float* scratch(int32_t thread) const {
+    return reinterpret_cast<float*>(scratch_.data() + static_cast<size_t>(thread) * scratch_bytes_per_thread_);
+  }
+  const Matrix& matrix_of(const Instruction& instruction) const {
+    return weights_.matrices()[static_cast<size_t>(instruction.matrix)];
+  }
+  const float* vector(int32_t id) const {
+    return id < 0 ? nullptr : weights_.vectors()[static_cast<size_t>(id)].data();
+  }
   int32_t num_rows(const Instruction& instruction) const {
     return instruction.rows == RowKind::tokens ? step_->num_tokens : step_->num_rows;
   }
@@ -78,7 +109,7 @@ class Executor {
   const int32_t num_blocks_;
   Mapping arena_;
   Mapping kv_;
-  Mapping scratch_;  // per thread: attention, then ids for `draw`
+  Mapping scratch_;  // per thread, whatever its instruction needs: see scratch_bytes
   size_t scratch_bytes_per_thread_;
   std::vector<int32_t> slice_of_token_;
   std::vector<Best> bests_;  // [max_rows, threads]: each thread's best of its vocabulary range
@@ -91,5 +122,8 @@ class Executor {
   int32_t* picks_ = nullptr;
   Logits logits_{};
 };
+
+// Floats of scratch that a linear instruction needs.
+size_t linear_scratch_floats(const Instruction& instruction);
 
 }  // namespace paceline

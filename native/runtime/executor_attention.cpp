@@ -33,6 +33,16 @@ void for_token_tiles(const Step& step, const Instruction& instruction, Visit vis
 
 }  // namespace
 
+// The int8 form of a tile's result, while it is near.
+void Executor::quantize_heads(const Instruction& instruction, const AttentionTile& tile) const {
+  if (instruction.activations < 0) return;
+  const int32_t column = tile.head_begin * instruction.head_dim;
+  const int32_t num_cols = (tile.head_end - tile.head_begin) * instruction.head_dim;
+  for (int32_t token = tile.token_begin; token < tile.token_end; ++token) {
+    quantize_columns(instruction, token, column, row_of(instruction.out, token) + column, num_cols);
+  }
+}
+
 void Executor::attend(const Instruction& instruction, int32_t thread) {
   const int32_t heads_per_kv = instruction.num_heads / instruction.num_kv_heads;
   AttentionTask task{
@@ -51,7 +61,6 @@ void Executor::attend(const Instruction& instruction, int32_t thread) {
       .scale = instruction.scale,
       .softcap = instruction.softcap,
   };
-  auto* scratch = reinterpret_cast<float*>(scratch_.data() + static_cast<size_t>(thread) * scratch_bytes_per_thread_);
   int64_t total = 0;
   for_token_tiles(*step_, instruction,
                   [&](int32_t, int32_t, int32_t, int64_t cost) { total += cost * instruction.num_kv_heads; });
@@ -71,7 +80,9 @@ void Executor::attend(const Instruction& instruction, int32_t thread) {
       const int32_t first_head = kv_head * heads_per_kv + heads_before(begin, done, cost);
       const int32_t last_head = kv_head * heads_per_kv + heads_before(end, done, cost);
       for (int32_t head = first_head; head < last_head; head += group) {
-        kernels_.attention(task, {token_begin, token_end, head, std::min(head + group, last_head)}, scratch);
+        const AttentionTile tile{token_begin, token_end, head, std::min(head + group, last_head)};
+        kernels_.attention(task, tile, scratch(thread));
+        quantize_heads(instruction, tile);
       }
     }
   });

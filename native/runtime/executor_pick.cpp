@@ -20,11 +20,11 @@ void Executor::pick_rows(int32_t thread) {
         kernels_.argmax(logits, ids.begin, ids.end);
   }
   pool_.barrier();
-  auto* scratch = reinterpret_cast<int32_t*>(scratch_.data() + static_cast<size_t>(thread) * scratch_bytes_per_thread_);
+  auto* candidates = reinterpret_cast<int32_t*>(scratch(thread));
   for (int32_t row = thread; row < logits_.num_rows; row += num_threads) {
     const DrawParams params = draw_params(row);
     if (!params.is_greedy()) {
-      picks_[row] = draw(kernels_, logits_.data + row * logits_.stride, vocab_size, params, scratch);
+      picks_[row] = draw(kernels_, logits_.data + row * logits_.stride, vocab_size, params, candidates);
       continue;
     }
     const Best* bests = &bests_[static_cast<size_t>(row) * static_cast<size_t>(num_threads)];

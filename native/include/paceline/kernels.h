@@ -88,7 +88,7 @@ struct Kernels {
   // channels from `dim` to `head_dim`. y may be x.
   void (*rope)(const float* x, const float* angles, int32_t dim, int32_t head_dim, float* y);
 
-  // y = act(gate) · up. Exponentials within 2 ulp.
+  // y = act(gate) · up; y may be gate. Exponentials within 2 ulp.
   void (*gated)(const float* gate, const float* up, Activation activation, int32_t n, float* y);
 
   // y = a + b. y may be a or b.

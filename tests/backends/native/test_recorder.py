@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from paceline.backends.native.program import Kind, Program
+from paceline.backends.native.program import Kind, Program, View
 from paceline.backends.native.recorder import Recorder
 from paceline.formats.checkpoint import RawTensor
 from paceline.formats.types import TensorType
@@ -42,8 +42,9 @@ def test_value_is_quantised_once_for_all_its_readers() -> None:
     summed = ops.add(ops.linear(x, matrix("a", 32, 64)), ops.linear(x, matrix("b", 32, 64)))
     program = ops.finish(ops.gather_rows(summed, ops.row_indices))
     first, second = (i for i in program.instructions if i.opcode == "linear")
-    assert first.activations is second.activations is not None
-    assert opcodes(program) == ["embed", "rms_norm", "linear", "linear", "add", "gather_rows"]
+    assert first.inputs[0] == second.inputs[0]
+    assert first.inputs[0].buffer is program.instructions[1].activations
+    assert opcodes(program) == ["embed", "rms_norm", "linear", "linear", "gather_rows"]
 
 
 def test_result_of_tiles_is_quantised_by_an_instruction_of_its_own() -> None:
@@ -51,6 +52,31 @@ def test_result_of_tiles_is_quantised_by_an_instruction_of_its_own() -> None:
     x = ops.linear(ops.embed(matrix("table", 9, 64), ops.token_ids, 1.0), matrix("a", 64, 64))
     program = ops.finish(ops.gather_rows(ops.linear(x, matrix("b", 32, 64)), ops.row_indices))
     assert opcodes(program) == ["embed", "linear", "quantize", "linear", "gather_rows"]
+
+
+def test_attention_quantises_heads_that_are_whole_blocks() -> None:
+    for head_dim, quantize in ((32, []), (8, ["quantize"])):
+        ops = Recorder()
+        x = ops.embed(matrix("table", 9, 128), ops.token_ids, 1.0)
+        q, k, v = ops.split(x, (64, 32, 32))
+        heads = AttentionSpec(64 // head_dim, 32 // head_dim, head_dim, ROPE, 0.3)
+        mixed = ops.linear(ops.attention(q, k, v, 0, heads), matrix("o", 32, 64))
+        program = ops.finish(ops.gather_rows(mixed, ops.row_indices))
+        assert opcodes(program) == ["embed", "kv_write", "attention", *quantize, "linear", "gather_rows"]
+
+
+def test_matrix_of_quantised_and_float_parts_is_two_layers_of_one_result() -> None:
+    ops = Recorder()
+    x = ops.embed(matrix("table", 9, 64), ops.token_ids, 1.0)
+    parts = (*matrix("q", 32, 64).parts, *matrix("v", 16, 64, TensorType.F32).parts)
+    bias = Vector("bias", np.arange(48, dtype=np.float32))
+    program = ops.finish(ops.gather_rows(ops.linear(x, Matrix("qv", parts), bias), ops.row_indices))
+    quantised, floats = (i for i in program.instructions if i.opcode == "linear")
+    assert [quantised.inputs[0].buffer.kind, floats.inputs[0].buffer.kind] == [Kind.ACTIVATIONS, Kind.F32]
+    assert quantised.out is not None
+    assert floats.out == View(quantised.out.buffer, 32, 16)
+    assert isinstance(floats.vector, Vector)
+    np.testing.assert_array_equal(floats.vector.data, np.arange(32, 48))
 
 
 def test_float_weights_need_no_activations() -> None:
@@ -66,6 +92,16 @@ def test_result_overwrites_an_input_that_nobody_reads_again() -> None:
     program = ops.finish(ops.gather_rows(ops.add(x, ops.rms_norm(x, vector(64), 1e-5)), ops.row_indices))
     add = program.instructions[2]
     assert add.out == add.inputs[0]
+
+
+def test_sum_of_a_linear_layer_keeps_off_what_the_layer_reads() -> None:
+    ops = Recorder()
+    x = ops.embed(matrix("table", 9, 64), ops.token_ids, 1.0)
+    program = ops.finish(ops.gather_rows(ops.add(x, ops.linear(x, matrix("a", 64, 64, TensorType.F32))), ops.row_indices))
+    linear = program.instructions[1]
+    assert linear.out is not None
+    assert linear.inputs == (x, x)
+    assert not linear.out.overlaps(x)
 
 
 def test_result_keeps_off_an_input_that_is_read_again() -> None:
@@ -85,6 +121,7 @@ def test_view_is_rotated_where_it_lies() -> None:
     mixed = ops.attention(q, k, v, 0, AttentionSpec(2, 1, 8, ROPE, 0.3, window=4))
     program = ops.finish(ops.gather_rows(ops.gated(mixed, Activation.SILU), ops.row_indices))
     ropes = [i for i in program.instructions if i.opcode == "rope"]
+    assert len(ropes) == 2  # a k that begins inside a tile keeps them apart from the linear layer
     assert all(i.out == i.inputs[0] for i in ropes)
     assert opcodes(program).count("angles") == 1
 

@@ -9,6 +9,8 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 MAX_HEAD_DIM: int
+ROW_TILE: int
+QUANT_BLOCK: int
 
 class Opcode(Enum):
     embed = 0
@@ -20,10 +22,12 @@ class Opcode(Enum):
     attention = 6
     quantize = 7
     linear = 8
-    gated = 9
-    add = 10
-    softcap = 11
-    gather_rows = 12
+    gated_linear = 9
+    qkv_linear = 10
+    gated = 11
+    add = 12
+    softcap = 13
+    gather_rows = 14
 
 class RowKind(Enum):
     tokens = 0
@@ -46,6 +50,8 @@ class Instruction:
     activations: int
     matrix: int
     vector: int
+    q_norm: int
+    k_norm: int
     kv_offset: int
     num_heads: int
     num_kv_heads: int

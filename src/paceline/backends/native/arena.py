@@ -15,13 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from paceline.backends.native import _core
-from paceline.backends.native.program import Buffer, Instruction, Kind, Program, Rows, View, buffers_of
+from paceline.backends.native.program import TILED, Buffer, Instruction, Kind, Program, Rows, View, buffers_of
 
 ALIGNMENT = 64
 """Bytes; a cache line, and what the kernels expect of activations."""
-
-WHOLE = frozenset({"attention", "linear"})
-"""Opcodes that split by heads or output tiles: they read and write rows of all threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +103,15 @@ def find_barriers(program: Program) -> frozenset[int]:
 
 def accesses_of(instruction: Instruction) -> Iterator[Access]:
     """What an instruction reads and writes."""
-    rows = None if instruction.opcode in WHOLE else instruction.rows
+    rows = None if instruction.opcode in TILED else instruction.rows
     read_rows = None if instruction.opcode == "gather_rows" else rows
     for view in instruction.inputs:
         if view.buffer.kind is not Kind.INPUT:
             yield Access(view, False, read_rows)
-    if instruction.out is not None:
-        yield Access(instruction.out, True, rows)
-    if instruction.activations is not None:
-        yield Access(instruction.activations.whole, instruction.opcode != "linear", rows)
-    if instruction.opcode in ("kv_write", "attention"):
-        yield Access(None, instruction.opcode == "kv_write", rows)
+    for view in instruction.written():
+        yield Access(view, True, rows)
+    if instruction.writes_cache or instruction.opcode == "attention":
+        yield Access(None, instruction.writes_cache, rows)
 
 
 def is_hazard(earlier: Access, later: Access) -> bool:

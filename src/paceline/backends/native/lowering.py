@@ -46,8 +46,10 @@ def pack_weights(program: Program, pool: _core.ThreadPool, progress: Callable[[f
             done += sizes[matrix]
             if progress is not None:
                 progress(done / total)
-        if isinstance(vector, Vector) and vector not in table.ids:
-            table.ids[vector] = table.weights.add_vector(np.ascontiguousarray(vector.data, np.float32))
+        norms = () if instruction.norms is None else (instruction.norms.q, instruction.norms.k)
+        for gain in (vector, *norms):
+            if isinstance(gain, Vector) and gain not in table.ids:
+                table.ids[gain] = table.weights.add_vector(np.ascontiguousarray(gain.data, np.float32))
         if isinstance(vector, Frequencies) and vector not in table.ids:
             table.ids[vector] = table.weights.add_frequencies(vector.data)
     return table
@@ -105,10 +107,14 @@ def lower_instruction(instruction: Instruction, arena: Arena, table: WeightTable
         lowered.out = operand(instruction.out, arena)
     if instruction.activations is not None:
         lowered.activations = arena.offsets[instruction.activations]
+        if instruction.out is None:
+            lowered.out = _core.Operand(-1, 0, instruction.activations.cols)
     if instruction.matrix is not None:
         lowered.matrix = table.ids[instruction.matrix]
     if instruction.vector is not None:
         lowered.vector = table.ids[instruction.vector]
+    if instruction.norms is not None:
+        lowered.q_norm, lowered.k_norm = table.ids[instruction.norms.q], table.ids[instruction.norms.k]
     for name, value in instruction.attributes.items():
         setattr(lowered, name, _core.Activation[str(value)] if name == "activation" else value)
     return lowered

@@ -3,15 +3,15 @@
 The one idea: a program is data. The recorder appends instructions; passes improve them; `arena` places their values in memory;
 `lowering` hands the result to the C++ core. The text (golden in tests/golden) shows each of these decisions but the placement:
 
-     7  %4[T, 128] = linear(%2 as %3) matrix=layers.0.qkv
-    ---------------- barrier
+     7  %4[T, 128] = linear(%3) matrix=layers.0.o
+    ---- barrier
 
 It holds no weights of its own, only references to them, and it does not know how many tokens a step has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -86,13 +86,28 @@ class Frequencies:
 
 Attribute = int | float | str
 
+LINEAR = frozenset({"linear", "gated_linear", "qkv_linear"})
+"""Opcodes that multiply by a matrix."""
+
+TILED = LINEAR | {"attention"}
+"""Opcodes that split by output tiles or heads, so that every thread reads and writes rows of all tokens; all others split by rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadNorms:
+    """The gains of the norms of query and key heads."""
+
+    q: Vector
+    k: Vector
+
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
     """One operation.
 
-    `activations` is the int8 form: for `linear` that of its input, for `quantize` what it writes, for every other opcode
-    that of `out`, written at once. `attributes` are the fields of the C++ instruction of the same names.
+    The first input of a linear opcode is the int8 form of a value where the matrix is quantised. `activations` is the int8
+    form of the result, written at once; `out` is None when nobody reads the result itself. `attributes` are the fields of the
+    C++ instruction of the same names.
     """
 
     opcode: str
@@ -102,23 +117,35 @@ class Instruction:
     activations: Buffer | None = None
     matrix: Matrix | None = None
     vector: Vector | Frequencies | None = None
+    norms: HeadNorms | None = None
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
 
+    @property
+    def writes_cache(self) -> bool:
+        """Whether it adds keys and values to the cache."""
+        return self.opcode in ("kv_write", "qkv_linear")
+
+    def written(self) -> Iterator[View]:
+        """What it writes into buffers."""
+        if self.out is not None:
+            yield self.out
+        if self.activations is not None:
+            yield self.activations.whole
+
     def __str__(self) -> str:
-        reads_activations = self.opcode == "linear" and self.activations is not None
-        arguments = ", ".join(str(view) for view in self.inputs) + (
-            f" as {self.activations.name}" if reads_activations and self.activations else ""
-        )
         results = [] if self.out is None else [f"{self.out}[{self.rows.value}, {self.out.cols}]"]
-        if self.activations is not None and not reads_activations:
+        if self.activations is not None:
             results.append(f"{self.activations.name}[{self.rows.value}, {self.activations.cols}] int8")
+        if self.writes_cache:
+            results.append("cache")
         notes = {
             **({} if self.matrix is None else {"matrix": self.matrix.name}),
             **({} if self.vector is None else {"vector": self.vector.name}),
+            **({} if self.norms is None else {"norms": f"{self.norms.q.name},{self.norms.k.name}"}),
             **self.attributes,
         }
         tail = "".join(f" {key}={value:.6g}" if isinstance(value, float) else f" {key}={value}" for key, value in notes.items())
-        return f"{', '.join(results) or 'cache'} = {self.opcode}({arguments}){tail}"
+        return f"{', '.join(results)} = {self.opcode}({', '.join(str(view) for view in self.inputs)}){tail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +178,27 @@ class Program:
 
 def buffers_of(instruction: Instruction) -> Iterator[Buffer]:
     """The buffers that an instruction touches, inputs first."""
-    for view in (*instruction.inputs, *(() if instruction.out is None else (instruction.out,))):
+    for view in (*instruction.inputs, *instruction.written()):
         yield view.buffer
-    if instruction.activations is not None:
-        yield instruction.activations
+
+
+class Uses:
+    """Who reads a program's values, and which instruction makes each; for programs in which no value is overwritten yet."""
+
+    def __init__(self, instructions: Sequence[Instruction], result: View) -> None:
+        self._reads: dict[Buffer, list[tuple[int, View]]] = {}
+        self._makers: dict[Buffer, int] = {}
+        for index, instruction in enumerate(instructions):
+            for view in instruction.inputs:
+                self._reads.setdefault(view.buffer, []).append((index, view))
+            for view in instruction.written():
+                self._makers[view.buffer] = index
+        self._reads.setdefault(result.buffer, []).append((len(instructions), result))
+
+    def readers(self, view: View) -> list[int]:
+        """The instructions that read a number of `view`, the end of the program included, in order."""
+        return [index for index, read in self._reads.get(view.buffer, []) if read.overlaps(view)]
+
+    def maker(self, buffer: Buffer) -> int:
+        """The instruction that writes a buffer; -1 for an input of the step."""
+        return self._makers.get(buffer, -1)

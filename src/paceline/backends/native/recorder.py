@@ -2,7 +2,7 @@
 
 The one idea: `Recorder` is an `Ops` whose arrays are `View`s, shaped names. `decoder.forward` called with it gives a program.
 While recording, activations are quantised once per value and by the instruction that makes the value when it can; afterwards
-`reuse_in_place` lets elementwise results overwrite inputs that nobody reads again.
+`fuse` joins instructions, and `reuse_in_place` lets results overwrite inputs that nobody reads again.
 
 It does not place values in memory or decide where threads meet: that is `arena`.
 """
@@ -10,9 +10,12 @@ It does not place values in memory or decide where threads meet: that is `arena`
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate, groupby, pairwise
 
 from paceline.backends.native import _core
+from paceline.backends.native.fuse import fuse
 from paceline.backends.native.program import Attribute, Buffer, Frequencies, Instruction, Kind, Program, Rows, View
+from paceline.formats.checkpoint import RawTensor
 from paceline.formats.types import TensorType
 from paceline.models.decoder import forward
 from paceline.models.ops import Matrix, Vector
@@ -23,10 +26,10 @@ from paceline.models.weights import ModelWeights
 FLOAT_TYPES = frozenset({TensorType.F32, TensorType.F16, TensorType.BF16})
 
 QUANTISING = frozenset({"embed", "rms_norm", "head_norm", "rope", "gated", "add", "softcap", "gather_rows"})
-"""Opcodes that split by rows and so can quantise what they just wrote."""
+"""Opcodes that split by rows and so can quantise what they just wrote; attention can when its heads are whole blocks."""
 
-IN_PLACE = frozenset({"head_norm", "rope", "add", "softcap"})
-"""Opcodes that may write over an input: each output number needs only the inputs of its own head and row."""
+IN_PLACE = {"head_norm": (0,), "rope": (0,), "softcap": (0,), "add": (0, 1), "linear": (1,)}
+"""Which inputs an opcode may write over: each output number needs of them only those of its own head and row."""
 
 
 def record(spec: ModelSpec, weights: ModelWeights) -> Program:
@@ -35,9 +38,19 @@ def record(spec: ModelSpec, weights: ModelWeights) -> Program:
     return recorder.finish(forward(recorder, spec, weights))
 
 
-def is_quantised(matrix: Matrix) -> bool:
-    """Whether some part of the matrix multiplies int8 activations (float types, and types kept as float, do not)."""
-    return any(part.type not in FLOAT_TYPES and _core.packed_type_for(part.type.value) >= 0 for part in matrix.parts)
+def is_quantised(part: RawTensor) -> bool:
+    """Whether a part multiplies int8 activations (float types, and types kept as float, do not)."""
+    return part.type not in FLOAT_TYPES and _core.packed_type_for(part.type.value) >= 0
+
+
+def alike(matrix: Matrix, bias: Vector | None) -> list[tuple[Matrix, Vector | None]]:
+    """A matrix and its bias, cut where the parts change between quantised and float."""
+    runs = [tuple(parts) for _, parts in groupby(matrix.parts, is_quantised)]
+    if len(runs) == 1:
+        return [(matrix, bias)]
+    ends = list(accumulate(sum(part.shape[0] for part in run) for run in runs))
+    biases = [None if bias is None else Vector(bias.name, bias.data[start:end]) for start, end in pairwise([0, *ends])]
+    return [(Matrix(f"{matrix.name}.{i}", run), own) for i, (run, own) in enumerate(zip(runs, biases, strict=True))]
 
 
 class Recorder:
@@ -85,8 +98,13 @@ class Recorder:
         """x · weightᵀ + bias, over int8 activations when the weight is quantised."""
         assert weight.num_cols == x.cols
         assert bias is None or bias.data.shape == (weight.num_rows,)
-        activations = self._quantize(x) if is_quantised(weight) else None
-        return self._append(Instruction("linear", x.rows, (x,), None, activations, weight, bias), weight.num_rows)
+        runs = alike(weight, bias)
+        out = self._new_buffer(x.rows, weight.num_rows).whole
+        views = self.split(out, tuple(matrix.num_rows for matrix, _ in runs))
+        for (matrix, vector), view in zip(runs, views, strict=True):
+            source = self._quantize(x).whole if is_quantised(matrix.parts[0]) else x
+            self.instructions.append(Instruction("linear", x.rows, (source,), view, matrix=matrix, vector=vector))
+        return out
 
     def split(self, x: View, sizes: tuple[int, ...]) -> tuple[View, ...]:
         """Adjacent column ranges, without an instruction."""
@@ -155,13 +173,14 @@ class Recorder:
     def finish(self, logits: View) -> Program:
         """The recorded program, improved. The recorder must not be used after."""
         assert logits.rows is Rows.LOGITS
-        return reuse_in_place(Program(tuple(self.instructions), logits, self._kv_elements))
+        return reuse_in_place(fuse(Program(tuple(self.instructions), logits, self._kv_elements)))
 
     def _append(self, instruction: Instruction, cols: int) -> View:
         """Write the instruction down with a new result of `cols` columns."""
         out = self._new_buffer(instruction.rows, cols).whole
         self.instructions.append(replace(instruction, out=out))
-        if instruction.opcode in QUANTISING:
+        has_block_heads = instruction.opcode == "attention" and int(instruction.attributes["head_dim"]) % _core.QUANT_BLOCK == 0
+        if instruction.opcode in QUANTISING or has_block_heads:
             self._producers[out] = len(self.instructions) - 1
         return out
 
@@ -182,16 +201,17 @@ class Recorder:
 
 
 def reuse_in_place(program: Program) -> Program:
-    """Let elementwise instructions write over an input that no later instruction reads."""
+    """Let instructions write over an input that no later instruction reads."""
     places = Places(program)
     instructions = []
     for index, instruction in enumerate(program.instructions):
         inputs = tuple(places.find(view) for view in instruction.inputs)
-        if instruction.opcode in IN_PLACE and instruction.out is not None:
-            candidates = inputs if instruction.opcode == "add" else inputs[:1]
-            target = next((view for view in candidates if not places.is_read_after(view, index)), None)
-            if target is not None:
-                places.move(instruction.out.buffer, target)
+        candidates = [inputs[i] for i in IN_PLACE.get(instruction.opcode, ()) if i < len(inputs)]
+        target = next((view for view in candidates if not places.is_read_after(view, index)), None)
+        # A linear layer reads all of its first input for each number of its second.
+        is_free = instruction.opcode != "linear" or target is None or not target.overlaps(inputs[0])
+        if target is not None and instruction.out is not None and is_free:
+            places.move(instruction.out.buffer, target)
         out = None if instruction.out is None else places.find(instruction.out)
         instructions.append(replace(instruction, inputs=inputs, out=out))
     return replace(program, instructions=tuple(instructions), logits=places.find(program.logits))
