@@ -1,4 +1,4 @@
-"""`paceline bench engine | serve | perplexity`: reads the flags, runs the benchmark, writes its report.
+"""`paceline bench engine | serve | perplexity | compare`: reads the flags, runs the benchmark, writes its report.
 
 The one idea: a table on a terminal, JSON with `--json`, and always the machine, so that a figure can be repeated.
 """
@@ -73,10 +73,18 @@ def _add_perplexity(flags: argparse.ArgumentParser) -> None:
     add_config_flags(flags, EngineConfig, without=(*OWN_FIELDS, "max_model_len", "max_num_batched_tokens", "num_blocks"))
 
 
+def _add_compare(flags: argparse.ArgumentParser) -> None:
+    from paceline.bench.compare.command import add_flags, run_compare
+
+    add_flags(flags)
+    _add_shared(flags, run_compare)
+
+
 KINDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "engine": ("measure prompt and decode speed of the engine, with no server around it", _add_engine),
     "serve": ("drive any OpenAI server with streamed chats; throughput and latencies", _add_serve),
     "perplexity": ("score a text with a model: mean negative log-likelihood in windows", _add_perplexity),
+    "compare": ("measure this engine and another one in turns, on the same file, threads and workload", _add_compare),
 }
 
 
