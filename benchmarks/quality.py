@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ import torch
 from benchmarks.models import PROOF_MODELS, proof_model
 from benchmarks.oracle import load_oracle
 from benchmarks.real_texts import real_texts
-from paceline.backends.base import BLOCK_SIZE, Backend, Draws, PoolShape, StepInput
+from paceline.backends.base import BLOCK_SIZE, Backend, Draws, PoolShape, StepInput, StepOutput
 from paceline.backends.native.backend import NativeBackend
 from paceline.backends.reference import ReferenceBackend
 from paceline.formats.open import open_checkpoint
@@ -36,6 +36,24 @@ from paceline.text.tokenizer import load_tokenizer
 WINDOW = 512
 PIECE = 128
 """Positions compared at a time: 128 rows of Gemma's vocabulary are 134 MB, a whole window's would be 537."""
+
+
+class Judged(Protocol):
+    """The part of a backend that a quality run uses."""
+
+    @property
+    def name(self) -> str:
+        """As results spell it."""
+        ...
+
+    def forward(self, step: StepInput) -> StepOutput:
+        """A step's logits rows."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the model."""
+        ...
+
 
 BackendName = Literal["native", "reference"]
 
@@ -124,6 +142,14 @@ def compare_window(oracle: Any, backend: Backend, window: Sequence[int]) -> np.n
     """
     with torch.inference_mode():
         hidden = oracle.model(torch.tensor([window])).last_hidden_state[0]
+    return compare_hidden(oracle, hidden, backend, window)
+
+
+def compare_hidden(
+    oracle: Any, hidden: torch.Tensor, backend: Judged, window: Sequence[int]
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """`compare_window` when the oracle's last hidden states of the window are known already. Shapes: hidden [512, E] → [512, 4]"""
+    with torch.inference_mode():
         pieces = [
             compare_rows(oracle.lm_head(hidden[start : start + PIECE]), ours, window[start + 1 : start + 1 + PIECE])
             for start, ours in backend_logits(backend, window)
@@ -131,7 +157,7 @@ def compare_window(oracle: Any, backend: Backend, window: Sequence[int]) -> np.n
     return np.concatenate(pieces)
 
 
-def backend_logits(backend: Backend, window: Sequence[int]) -> Iterator[tuple[int, torch.Tensor]]:
+def backend_logits(backend: Judged, window: Sequence[int]) -> Iterator[tuple[int, torch.Tensor]]:
     """Where each piece starts, and its logits [128, V]."""
     for start in range(0, len(window), PIECE):
         logits = backend.forward(window_step(window[start : start + PIECE], start)).logits

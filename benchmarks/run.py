@@ -1,4 +1,4 @@
-"""Run the cases of a suite and keep their results: `python -m benchmarks.run SUITE [CASE …]`; suites are `bench` and `prove`.
+"""Run the cases of a suite and keep their results: `python -m benchmarks.run SUITE [CASE …]`; suites are `bench`, `prove` and `peers`.
 
 The one idea: a case is a command that prints one JSON object and says by its exit code whether a promise was kept. This runner adds
 what makes a figure worth keeping (command, machine, commit, moment) and writes `benchmarks/results/<case>.json`.
