@@ -28,6 +28,13 @@ def test_programs_output_is_given() -> None:
     assert run_program([sys.executable, "-c", "print('7 tokens')"]) == "7 tokens\n"
 
 
+def test_thread_settings_of_the_environment_do_not_reach_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("OTHER_SETTING", "kept")
+    script = "import os; print(os.environ.get('OMP_NUM_THREADS'), os.environ.get('OTHER_SETTING'))"
+    assert run_program([sys.executable, "-c", script]) == "None kept\n"
+
+
 def test_failed_programs_last_words_are_in_the_error() -> None:
     with pytest.raises(EngineError, match=r"status 3(?s:.)*no such model"):
         run_program([sys.executable, "-c", "import sys; print('no such model', file=sys.stderr); sys.exit(3)"])

@@ -1,7 +1,7 @@
 """Processes that a comparison starts: a program that ends by itself, a driver that is asked over pipes, a server that gets ready.
 
-The one idea: everything started here has a time limit, its last words are kept for the error, and it is ended by its own process
-group and no other. What a driver is asked and answers is one JSON object a line.
+The one idea: everything started here has a time limit and no thread settings from the environment, its last words are kept for the
+error, and it is ended by its own process group and no other. What a driver is asked and answers is one JSON object a line.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ MEASURE_TIMEOUT_S = 900.0
 """The longest that one measurement, or a runner's start, may take."""
 END_TIMEOUT_S = 10.0
 SHOWN_CHARACTERS = 2000
+THREAD_SETTINGS = ("OMP_", "GOMP_", "KMP_", "MKL_")
+"""Variables that would change how one side's threads run; no child inherits them."""
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,7 +56,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             cwd=folder,
-            env=env.child_environment(),
+            env={name: value for name, value in env.child_environment().items() if not name.startswith(THREAD_SETTINGS)},
             start_new_session=True,
         )
         self._is_late = False

@@ -19,7 +19,7 @@ import msgspec
 
 from paceline.bench.compare.child import DriverRunner
 from paceline.bench.compare.pairing import ComparisonRow, Pair, run_pairs, summarize
-from paceline.bench.compare.peers.base import Peer, PeerFile, Runner
+from paceline.bench.compare.peers.base import SAME_FILE, Peer, PeerFile, Runner
 from paceline.bench.compare.peers.llama_cpp import LlamaCpp
 from paceline.bench.compare.peers.openvino import OpenVino
 from paceline.bench.compare.peers.transformers import Transformers
@@ -83,7 +83,7 @@ class Comparison:
             case "auto":
                 return self.peer.file_for(self.model, workload)
             case "same":
-                return PeerFile(self.model, "the same file")
+                return PeerFile(self.model, SAME_FILE)
             case "q4_0":
                 quantizer = LlamaCpp.in_cache()
                 quantizer.install()

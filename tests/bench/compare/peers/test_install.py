@@ -20,15 +20,22 @@ def test_peers_lie_in_the_cache_by_name_and_version(monkeypatch: pytest.MonkeyPa
 def test_whole_folder_is_not_made_again(tmp_path: Path) -> None:
     made: list[Path] = []
     for _ in range(2):
-        ensure_installed(tmp_path / "peers" / "other-1", made.append)
+        ensure_installed(tmp_path / "peers" / "other-1", ["pkg==1"], made.append)
     assert made == [tmp_path / "peers" / "other-1"]
+
+
+def test_folder_of_another_recipe_is_made_anew(tmp_path: Path) -> None:
+    made: list[Path] = []
+    for recipe in (["pkg==1"], ["pkg==1", "more==2"]):
+        ensure_installed(tmp_path / "other-1", recipe, made.append)
+    assert len(made) == 2
 
 
 def test_half_made_folder_is_thrown_away(tmp_path: Path) -> None:
     folder = tmp_path / "other-1"
     folder.mkdir()
     (folder / "rest").touch()
-    ensure_installed(folder, lambda path: (path / "program").touch())
+    ensure_installed(folder, ["pkg==1"], lambda path: (path / "program").touch())
     assert sorted(path.name for path in folder.iterdir()) == ["installed", "program"]
 
 
@@ -37,15 +44,15 @@ def test_failed_installation_says_why_and_is_tried_again(tmp_path: Path) -> None
         raise EngineError("no compiler")
 
     with pytest.raises(CapacityError, match=r"`other-1` could not be installed\. no compiler"):
-        ensure_installed(tmp_path / "other-1", fail)
+        ensure_installed(tmp_path / "other-1", ["pkg==1"], fail)
     made: list[Path] = []
-    ensure_installed(tmp_path / "other-1", made.append)
+    ensure_installed(tmp_path / "other-1", ["pkg==1"], made.append)
     assert len(made) == 1
 
 
 def test_second_process_is_told_to_wait(tmp_path: Path) -> None:
     with locked(tmp_path / "other-1"), pytest.raises(CapacityError, match="Another process is making `other-1`"):
-        ensure_installed(tmp_path / "other-1", lambda folder: None)
+        ensure_installed(tmp_path / "other-1", ["pkg==1"], lambda folder: None)
 
 
 def test_packages_go_into_the_peers_own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,9 @@ from typing import Protocol
 
 from paceline.bench.compare.workloads import Kind, Workload
 
+SAME_FILE = "the same file"
+"""The label of a peer that reads what we read."""
+
 
 class Runner(Protocol):
     """Something that runs workloads on a loaded model."""
@@ -26,7 +29,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PeerFile:
-    """The file that a peer reads, and in words how its weights relate to ours."""
+    """The file that a peer reads, and in a few words how its weights relate to ours."""
 
     path: Path
     label: str

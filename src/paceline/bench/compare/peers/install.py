@@ -1,6 +1,7 @@
 """Where peers lie and how they get there: a folder per name and version in the cache, with an environment of its own.
 
-The one idea: a folder is whole when it holds the file `installed`, which is written last; one without it is thrown away and made anew.
+The one idea: a folder is whole when its file `installed`, which is written last, holds the recipe it was made by; any other is thrown
+away and made anew.
 A lock keeps two processes from making the same one. Nothing of a peer ever reaches the environment that Paceline runs in.
 """
 
@@ -32,12 +33,12 @@ def peer_python(folder: Path) -> Path:
     return folder / "venv" / "bin" / "python"
 
 
-def ensure_installed(folder: Path, install: Callable[[Path], None]) -> None:
-    """Fill a peer's folder by `install`, unless it is whole. Errors: CapacityError when that fails"""
-    if (folder / STAMP).exists():
+def ensure_installed(folder: Path, recipe: Sequence[str], install: Callable[[Path], None]) -> None:
+    """Fill a peer's folder by `install`, unless it was filled by the same recipe. Errors: CapacityError when that fails"""
+    if is_whole(folder, recipe):
         return
     with locked(folder):
-        if (folder / STAMP).exists():
+        if is_whole(folder, recipe):
             return
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -45,7 +46,13 @@ def ensure_installed(folder: Path, install: Callable[[Path], None]) -> None:
             install(folder)
         except EngineError as error:
             raise CapacityError(f"`{folder.name}` could not be installed. {error}") from None
-        (folder / STAMP).touch()
+        (folder / STAMP).write_text("\n".join(recipe))
+
+
+def is_whole(folder: Path, recipe: Sequence[str]) -> bool:
+    """Whether a peer's folder was filled to the end by this recipe."""
+    stamp = folder / STAMP
+    return stamp.exists() and stamp.read_text() == "\n".join(recipe)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.bench.compare.child import run_program
-from paceline.bench.compare.peers.base import PeerFile, Runner
+from paceline.bench.compare.peers.base import SAME_FILE, PeerFile, Runner
 from paceline.bench.compare.peers.install import INSTALL_TIMEOUT_S, ensure_installed, make_environment, peer_folder, pip, run_build
 from paceline.bench.compare.servers import ServerRunner
 from paceline.bench.compare.workloads import Kind, Workload
@@ -37,6 +37,7 @@ BUILD_OPTIONS = (
     "-DLLAMA_USE_PREBUILT_UI=OFF",
     "-DLLAMA_OPENSSL=OFF",
 )
+Q4_0_LABEL = "Q4_0 by llama-quantize"
 SLOT_TOKENS = 256
 """The context of each stream is a multiple of this many tokens, as its cache rounds it anyway."""
 
@@ -66,11 +67,11 @@ class LlamaCpp:
 
     def install(self) -> None:
         """Download, unpack and build it, unless it is there. Errors: CapacityError when that fails"""
-        ensure_installed(self.folder, self._install)
+        ensure_installed(self.folder, (SDIST_SHA256, *BUILD_PACKAGES, *BUILD_OPTIONS, *PROGRAMS), self._install)
 
     def file_for(self, model: Path, workload: Workload) -> PeerFile:
         """The same file; over HTTP its fastest, Q4_0."""
-        return self.q4_0_file(model) if workload.kind == "http" else PeerFile(model, "the same file")
+        return self.q4_0_file(model) if workload.kind == "http" else PeerFile(model, SAME_FILE)
 
     def q4_0_file(self, model: Path) -> PeerFile:
         """The model as Q4_0, requantised by its own quantiser, made once. Errors: ModelError · EngineError when it cannot be made"""
@@ -86,7 +87,7 @@ class LlamaCpp:
             partial = path.with_suffix(".partial")
             run_program([self.program("llama-quantize"), "--allow-requantize", model, partial, "Q4_0"])
             partial.replace(path)
-        return PeerFile(path, "Q4_0, requantised from the same file by llama-quantize")
+        return PeerFile(path, Q4_0_LABEL)
 
     def start(self, file: PeerFile, workload: Workload, threads: int) -> Runner:
         """A server for `http`, else its benchmark programs. Errors: EngineError when the server does not get ready"""

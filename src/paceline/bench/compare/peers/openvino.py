@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.bench.compare.child import DriverRunner
-from paceline.bench.compare.peers.base import PeerFile, Runner
+from paceline.bench.compare.peers.base import SAME_FILE, PeerFile, Runner
 from paceline.bench.compare.peers.install import ensure_installed, make_environment, peer_folder, peer_python
 from paceline.bench.compare.peers.llama_cpp import LlamaCpp
 from paceline.bench.compare.workloads import Kind, Workload
@@ -41,13 +41,13 @@ class OpenVino:
 
     def install(self) -> None:
         """Install it into its own environment, unless it is there. Errors: CapacityError when that fails"""
-        ensure_installed(self.folder, lambda folder: make_environment(folder, PACKAGES))
+        ensure_installed(self.folder, PACKAGES, lambda folder: make_environment(folder, PACKAGES))
 
     def file_for(self, model: Path, workload: Workload) -> PeerFile:
         """The same file where its reader takes it, else Q4_0 of it. Errors: as the quantiser's"""
         checkpoint = open_checkpoint(model)
         if all(checkpoint.tensor(name).type in READABLE for name in checkpoint.tensor_names):
-            return PeerFile(model, "the same file")
+            return PeerFile(model, SAME_FILE)
         self.quantizer.install()
         return self.quantizer.q4_0_file(model)
 

@@ -15,7 +15,7 @@ from paceline.bench.compare.peers.install import ensure_installed, make_environm
 from paceline.bench.compare.workloads import Kind, Workload
 
 VERSION = "5.24.0"
-PACKAGES = (f"transformers=={VERSION}", "torch==2.13.0", "gguf==0.19.0", "numpy")
+PACKAGES = (f"transformers=={VERSION}", "torch==2.13.0", "accelerate==1.15.0", "gguf==0.19.0", "numpy==2.4.6")
 DRIVER = Path(__file__).parent / "drivers" / "transformers_driver.py"
 
 
@@ -35,11 +35,11 @@ class Transformers:
 
     def install(self) -> None:
         """Install it into its own environment, unless it is there. Errors: CapacityError when that fails"""
-        ensure_installed(self.folder, lambda folder: make_environment(folder, PACKAGES))
+        ensure_installed(self.folder, PACKAGES, lambda folder: make_environment(folder, PACKAGES))
 
     def file_for(self, model: Path, workload: Workload) -> PeerFile:
         """The same file."""
-        return PeerFile(model, "bfloat16, dequantised from the same file")
+        return PeerFile(model, "bfloat16")
 
     def start(self, file: PeerFile, workload: Workload, threads: int) -> Runner:
         """A driver with the model loaded. Errors: EngineError when its reader refuses the file"""
