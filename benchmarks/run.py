@@ -1,9 +1,11 @@
-"""Run the cases of a suite and keep their results: `python -m benchmarks.run SUITE [CASE …]`; suites are `bench`, `prove` and `peers`.
+"""Run the cases of a suite and keep their results: `python -m benchmarks.run SUITE [CASE …]`; suites are `bench`, `prove`,
+`peers` and `traces`.
 
 The one idea: a case is a command that prints one JSON object and says by its exit code whether a promise was kept. This runner adds
 what makes a figure worth keeping (command, machine, commit, moment) and writes `benchmarks/results/<case>.json`.
 
-A case with `serves` runs against a server of that model, whose address stands for `{url}` in the command.
+A case with `serves` runs against a server of that model, whose address stands for `{url}` in the command; `{traces}` stands for the folder
+of recorded traces (`PACELINE_TRACES`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.server import running_server
+from paceline import env
 from paceline.bench.machine import machine_record
 
 FOLDER = Path(__file__).parent
@@ -52,7 +55,7 @@ def run_case(case: Case) -> bool:
     print(f"{case.name}: {case.about} …", file=sys.stderr, flush=True)
     with ExitStack() as stack:
         url = stack.enter_context(running_server(case.serves)).url if case.serves else ""
-        command = [word.replace("{url}", url) for word in case.command]
+        command = [word.replace("{url}", url).replace("{traces}", str(env.traces_dir())) for word in case.command]
         started = time.monotonic()
         done = subprocess.run(_program(command), cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     kept = done.returncode == 0

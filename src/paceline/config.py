@@ -72,6 +72,9 @@ class EngineConfig:
         0.85, "share of available memory for weights, KV and arena", low=0.01, high=1.0, aliases=("gpu_memory_utilization",)
     )
     enable_prefix_caching: bool = option(True, "reuse KV blocks of equal prefixes")
+    eviction_policy: str = option(
+        "value", "which cached blocks go first: those worth least, used longest ago, or computed first", choices=("value", "lru", "fifo")
+    )
     max_waiting: int = option(1024, "longest queue; beyond it requests are refused", low=1)
     seed: int = option(0, "seeds requests that bring none of their own", low=0)
     script: str | None = option(None, "for the scripted backend: a JSON file of token id lists (tests only)")

@@ -39,6 +39,11 @@ def package_index() -> str:
     return os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple").rstrip("/")
 
 
+def traces_dir() -> Path:
+    """Where recorded request traces lie that benchmarks replay: `PACELINE_TRACES`, default `traces` in the working folder."""
+    return Path(os.environ.get("PACELINE_TRACES") or "traces")
+
+
 def child_environment() -> dict[str, str]:
     """A copy of this process's environment for a child process."""
     return dict(os.environ)

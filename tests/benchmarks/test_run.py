@@ -13,7 +13,7 @@ from benchmarks.run import FOLDER, Case, load_cases, main, run_case
 
 def test_committed_cases_belong_to_a_suite_and_run_our_programs() -> None:
     cases = load_cases(FOLDER / "cases")
-    assert {case.suite for case in cases} == {"bench", "prove", "peers"}
+    assert {case.suite for case in cases} == {"bench", "prove", "peers", "traces"}
     assert {case.command[0] for case in cases} <= {"paceline", "python"}
     for case in cases:
         assert ("{url}" in case.command) == (case.serves is not None)

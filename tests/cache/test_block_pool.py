@@ -18,7 +18,7 @@ def cached_chain(pool: BlockPool, length: int) -> list[int]:
     chain: list[int] = []
     for _ in range(length):
         chain.append(pool.allocate())
-        pool.cache(chain[-1], chain[-2] if len(chain) > 1 else NULL_BLOCK)
+        pool.cache(chain[-1], chain[-2] if len(chain) > 1 else NULL_BLOCK, b"")
     return chain
 
 
@@ -99,4 +99,4 @@ def test_a_child_needs_an_owned_parent() -> None:
     (parent,) = cached_chain(pool, 1)
     pool.release(parent)
     with pytest.raises(AssertionError, match="owner of a child"):
-        pool.cache(pool.allocate(), parent)
+        pool.cache(pool.allocate(), parent, b"")

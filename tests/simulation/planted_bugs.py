@@ -15,8 +15,9 @@ import pytest
 from paceline.backends.base import BLOCK_SIZE, StepInput
 from paceline.cache.block_pool import BlockPool
 from paceline.cache.block_table import BlockTable
-from paceline.cache.eviction import LeastRecentlyUsed
+from paceline.cache.eviction import FirstInFirstOut, LeastRecentlyUsed
 from paceline.cache.prefix_cache import PrefixCache, PrefixChain
+from paceline.cache.value import ValuePolicy
 from paceline.engine import assemble, core, step
 from paceline.engine.messages import Tokens
 from paceline.engine.plan import Slice, StepPlan, Verdict
@@ -60,7 +61,8 @@ def a_replaced_block_is_never_given_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_hit_on_an_idle_block_leaves_it_evictable(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LeastRecentlyUsed, "discard", lambda policy, block_id: None)
+    for policy in (LeastRecentlyUsed, FirstInFirstOut, ValuePolicy):
+        patch.setattr(policy, "discard", lambda policy, block_id: None)
 
 
 def an_evicted_block_can_still_be_found(patch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from random import Random
 from paceline.backends.base import PoolShape, StepInput, StepOutput
 from paceline.backends.simulated import HashBackend
 from paceline.cache.block_pool import BlockPool
-from paceline.cache.eviction import LeastRecentlyUsed
+from paceline.cache.eviction import EvictionPolicy, FirstInFirstOut, LeastRecentlyUsed
 from paceline.cache.prefix_cache import PrefixCache
+from paceline.cache.value import ValuePolicy
 from paceline.engine.core import Engine
 from paceline.engine.messages import EngineInfo, Event, Finished, Tokens
 from paceline.engine.plan import StepPlan
@@ -69,6 +70,11 @@ class CheckedScheduler(Scheduler):
         return plan
 
 
+def eviction_policy(scenario: Scenario) -> EvictionPolicy:
+    """Each policy takes its turn."""
+    return (LeastRecentlyUsed(), ValuePolicy(scenario.num_blocks), FirstInFirstOut())[scenario.seed % 3]
+
+
 class Rehearsal:
     """One run of one scenario."""
 
@@ -76,7 +82,7 @@ class Rehearsal:
         self.scenario = scenario
         self.now = 0.0
         self.rng = Random(scenario.seed)
-        self.pool = BlockPool(scenario.num_blocks, LeastRecentlyUsed())
+        self.pool = BlockPool(scenario.num_blocks, eviction_policy(scenario))
         self.cache = PrefixCache(self.pool) if scenario.has_prefix_cache else None
         config = SchedulerConfig(scenario.max_num_seqs, scenario.max_num_batched_tokens, scenario.max_waiting)
         self.scheduler = CheckedScheduler(config, self.pool, self.cache, PriorityOrder())

@@ -35,13 +35,15 @@ class BlockPool:
         assert num_blocks >= 2, "a pool needs the null block and one more"
         self.num_blocks = num_blocks
         self.on_evict: Callable[[int], None] = _forget_nothing
+        self.now = 0.0
+        """The engine's clock in seconds, set by whoever plans; only eviction looks at it."""
         self._policy = policy
         self._free = list(range(num_blocks - 1, NULL_BLOCK, -1))
         self._ref_counts = [0] * num_blocks
         self._is_cached = bytearray(num_blocks)
         self._parents = [NULL_BLOCK] * num_blocks
         self._num_children = [0] * num_blocks
-        self._last_used = [0] * num_blocks
+        self._last_used = [(0, 0.0)] * num_blocks
         self._num_idle = 0
         self._num_releases = 0
 
@@ -91,6 +93,7 @@ class BlockPool:
             assert self._is_cached[block_id], "a free block cannot be shared"
             self._num_idle -= 1
             self._policy.discard(block_id)
+            self._policy.reuse(block_id, self.now)
         self._ref_counts[block_id] += 1
 
     def release(self, block_id: int) -> None:
@@ -104,22 +107,23 @@ class BlockPool:
             return
         self._num_idle += 1
         self._num_releases += 1
-        self._last_used[block_id] = self._num_releases
+        self._last_used[block_id] = (self._num_releases, self.now)
         if not self._num_children[block_id]:
-            self._policy.add(block_id, self._num_releases)
+            self._policy.add(block_id, self._num_releases, self.now)
 
-    def cache(self, block_id: int, parent: int) -> None:
-        """The block's content can be found again, as what follows `parent` (null block: a first block)."""
+    def cache(self, block_id: int, parent: int, key: bytes) -> None:
+        """The block's content, named by `key`, can be found again, as what follows `parent` (null block: a first block)."""
         assert self._ref_counts[block_id] > 0, "only an owned block enters the cache"
         assert not self._is_cached[block_id], "a block enters the cache once"
         assert parent == NULL_BLOCK or (self._is_cached[parent] and self._ref_counts[parent] > 0), "the owner of a child owns its parent"
         self._is_cached[block_id] = True
         self._parents[block_id] = parent
         self._num_children[parent] += 1
+        self._policy.enter(block_id, key, self.now)
 
     def _evict(self) -> int:
         assert len(self._policy), "asked for more blocks than are available"
-        block_id = self._policy.take()
+        block_id = self._policy.take(self.now)
         assert self._ref_counts[block_id] == 0, "an owned block was offered for eviction"
         assert self._is_cached[block_id], "a free block was offered for eviction"
         assert self._num_children[block_id] == 0, "only leaves may be evicted"
@@ -129,5 +133,5 @@ class BlockPool:
         parent = self._parents[block_id]
         self._num_children[parent] -= 1
         if parent != NULL_BLOCK and not self._ref_counts[parent] and not self._num_children[parent]:
-            self._policy.add(parent, self._last_used[parent])
+            self._policy.add(parent, *self._last_used[parent])
         return block_id

@@ -103,7 +103,7 @@ class PrefixCache:
         digest, packed = chain.digests[block_index], chain.packed[block_index]
         entry = self._entries.get(digest)
         if entry is None:
-            self._pool.cache(block_id, parent)
+            self._pool.cache(block_id, parent, digest)
             self._entries[digest] = _Entry(block_id, parent, packed)
             self._digests[block_id] = digest
             return block_id

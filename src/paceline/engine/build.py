@@ -14,8 +14,9 @@ from pathlib import Path
 from paceline.backends.base import BLOCK_SIZE, Backend, PoolShape
 from paceline.cache.block_pool import BlockPool
 from paceline.cache.block_table import num_blocks_for
-from paceline.cache.eviction import LeastRecentlyUsed
+from paceline.cache.eviction import EvictionPolicy, FirstInFirstOut, LeastRecentlyUsed
 from paceline.cache.prefix_cache import PrefixCache
+from paceline.cache.value import ValuePolicy
 from paceline.config import EngineConfig
 from paceline.engine.core import Engine
 from paceline.engine.endings import TokenBytes
@@ -97,7 +98,7 @@ def build_engine(config: EngineConfig, model_path: Path, progress: ProgressRepor
 
 def assemble_engine(config: EngineConfig, backend: Backend, info: EngineInfo, *, model_digest: str, token_bytes: TokenBytes) -> Engine:
     """An engine of a loaded backend whose sizes are in `info`."""
-    pool = BlockPool(info.num_blocks, LeastRecentlyUsed())
+    pool = BlockPool(info.num_blocks, new_eviction_policy(config.eviction_policy, info.num_blocks))
     scheduler = Scheduler(
         SchedulerConfig(config.max_num_seqs, info.max_num_batched_tokens, config.max_waiting),
         pool,
@@ -105,6 +106,16 @@ def assemble_engine(config: EngineConfig, backend: Backend, info: EngineInfo, *,
         PriorityOrder(),
     )
     return Engine(backend, scheduler, info, model_digest=model_digest, token_bytes=token_bytes, clock=time.monotonic)
+
+
+def new_eviction_policy(name: str, num_blocks: int) -> EvictionPolicy:
+    """The policy of that name for a pool of that size."""
+    match name:
+        case "lru":
+            return LeastRecentlyUsed()
+        case "fifo":
+            return FirstInFirstOut()
+    return ValuePolicy(num_blocks)
 
 
 def resolve_sizes(config: EngineConfig, spec: ModelSpec, model: Model | None, machine: Machine) -> Sizes:

@@ -122,6 +122,7 @@ class Scheduler:
 
     def abort(self, request_id: str, now: float, reason: FinishReason = "abort", message: str = "") -> None:
         """Finish every live sequence of a request; unknown ids are ignored."""
+        self._pool.now = now
         for seq in list(self._requests.get(request_id, ())):
             self._finish(seq, Ending(reason), now, message)
 
@@ -147,6 +148,7 @@ class Scheduler:
 
     def plan(self, now: float) -> StepPlan:
         """Give sequences their slices of the next step."""
+        self._pool.now = now
         self._expire(now)
         plan = StepPlan()
         catching_up: deque[Sequence] = deque()
@@ -247,6 +249,7 @@ class Scheduler:
 
     def commit(self, plan: StepPlan, verdicts: list[Verdict], now: float) -> list[Event]:
         """Take in what a step computed; give every event since the last call. `verdicts`: one per slice with rows, in order."""
+        self._pool.now = now
         rows = iter(verdicts)
         for piece in plan.slices:
             seq = piece.sequence
