@@ -76,26 +76,30 @@ def run_model(name: str, options: argparse.Namespace) -> Iterator[tuple[list[Out
     for peer, peer_file in dict.fromkeys((promise.peer, promise.peer_file) for promise in promised):
         rows = {promise.workload: promise for promise in promised if (promise.peer, promise.peer_file) == (peer, peer_file)}
         report = compare(proof_model(name), peer, peer_file, list(rows), options)
-        outcomes = [outcome(name, peer, rows[row["workload"]].ratio(model_index, row["read_gb_per_s"]), row) for row in report["rows"]]
+        measured = {row["workload"]: row for row in report["rows"]}
+        found = [measured.get(workload, {"workload": workload, "read_gb_per_s": 0.0}) for workload in rows]
+        outcomes = [outcome(name, peer, rows[row["workload"]].ratio(model_index, row["read_gb_per_s"]), row) for row in found]
         yield outcomes, [{"model": name, "peer": peer, "peer_file": peer_file, **pair} for pair in report["pairs"]]
 
 
 def outcome(model: str, peer: str, promised: float, row: dict[str, Any]) -> Outcome:
-    """Whether a row keeps its promise, within the allowed miss."""
+    """Whether a row keeps its promise, within the allowed miss; one without a ratio does not."""
+    if "ratio" not in row:
+        return Outcome(model, peer, promised, False, row)
     is_time = row["workload"] == "verify5"
     kept = row["ratio"] <= promised * (1 + ALLOWED_MISS) if is_time else row["ratio"] >= promised * (1 - ALLOWED_MISS)
     return Outcome(model, peer, promised, kept, row)
 
 
 def compare(model: Path, peer: str, peer_file: str, workloads: list[str], options: argparse.Namespace) -> dict[str, Any]:
-    """What `paceline bench compare` says. Errors: CalledProcessError when it fails"""
+    """What `paceline bench compare` says; a workload that failed has no row in it."""
     command = [sys.executable, "-m", "paceline.cli.main", "bench", "compare", str(model), "--peer", peer, "--peer-file", peer_file]
     command += ["--workload", ",".join(workloads), "--pairs", str(options.pairs), "--threads", str(options.threads), "--json"]
     if options.plots is not None:
         options.plots.mkdir(parents=True, exist_ok=True)
         command += ["--plot", str(options.plots / f"{model.stem}-{peer}-{peer_file}.svg")]
-    report: dict[str, Any] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
-    return report
+    report: dict[str, Any] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout or "{}")
+    return {"rows": [], "pairs": []} | report
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -124,7 +128,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def line_of(found: Outcome) -> str:
     """An outcome for a person who waits."""
-    row, sign = found.measured, "at most" if found.measured["workload"] == "verify5" else "at least"
+    row = found.measured
+    if "ratio" not in row:
+        return f"{found.model} {row['workload']} / {found.peer}: FAILED"
+    sign = "at most" if row["workload"] == "verify5" else "at least"
     verdict = "kept" if found.is_kept else "BROKEN"
     return f"{found.model} {row['workload']} / {found.peer} ({row['peer_file']}): {row['ratio']:.2f}, {sign} {found.promised}: {verdict}"
 

@@ -67,6 +67,15 @@ def test_one_broken_promise_fails_the_run(monkeypatch: pytest.MonkeyPatch, capsy
     assert broken == [("smollm2-135m", "decode16"), ("smollm2-135m", "prefill512")]
 
 
+def test_workload_without_a_row_breaks_its_promise(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(comparison, "compare", lambda *_: {"rows": [], "pairs": []})
+    monkeypatch.setattr(comparison, "proof_model", Path)
+    assert main(["qwen2.5-coder-0.5b"]) == 1
+    captured = capsys.readouterr()
+    assert not any(found["is_kept"] for found in json.loads(captured.out)["rows"])
+    assert "decode1 / llama.cpp: FAILED" in captured.err
+
+
 def test_broken_promise_is_told_as_such() -> None:
     found = Outcome("m", "llama.cpp", 3.0, False, row("decode1", 2.0))
     assert line_of(found) == "m decode1 / llama.cpp (the same file): 2.00, at least 3.0: BROKEN"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -52,6 +55,24 @@ def test_child_is_gone_after_its_block_even_when_it_ignores_a_polite_signal(monk
         assert child.ask(None) == b"1\n"
         assert not child.has_ended()
     assert child.has_ended()
+
+
+def test_child_does_not_outlive_a_comparison_that_is_terminated() -> None:
+    script = f"""
+from paceline.bench.compare.child import Child, ending_on_sigterm
+command = [{sys.executable!r}, "-c", "import os, threading; print(os.getpid(), flush=True); threading.Event().wait()"]
+with ending_on_sigterm(), Child(command, name="waiting") as child:
+    print(child.ask(None).decode().strip(), flush=True)
+    child.ask(None)
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    with process:
+        assert process.stdout is not None
+        child_id = int(process.stdout.readline())
+        process.terminate()
+        assert process.wait(20) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(child_id, 0)
 
 
 def test_driver_answers_a_workload_with_its_seconds() -> None:

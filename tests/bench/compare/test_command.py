@@ -15,7 +15,7 @@ from paceline.bench.compare.command import Comparison, measured
 from paceline.bench.compare.peers.base import PeerFile, Runner
 from paceline.bench.compare.regime import Regime
 from paceline.bench.compare.workloads import ONE_ROW, WORKLOADS, Kind, Workload
-from paceline.errors import NotFoundError, RequestError
+from paceline.errors import EngineError, NotFoundError, RequestError
 from tests.generators.tiny_models import tiny_gguf
 
 
@@ -111,6 +111,21 @@ def test_verify_compares_us_with_ourselves_and_installs_no_peer(
     assert row["ratio"] == pytest.approx(5.0)  # a side whose time goes with the rows
     assert row["unit"] == "ms/step"
     assert log == []
+
+
+def test_workload_that_fails_costs_no_other_its_row(
+    capsys: pytest.CaptureFixture[str], log: list[str], model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(self: Comparison, workload: Workload) -> Runner:
+        if workload.name == "decode1":
+            raise EngineError("no memory")
+        return FixedRunner(0.002)
+
+    monkeypatch.setattr(Comparison, "start_ours", start)
+    assert main(["compare", model, "--peer", "llama.cpp", "--workload", "decode1,prefill512", "--pairs", "1", "--json"]) == 1
+    captured = capsys.readouterr()
+    assert "decode1: failed. no memory" in captured.err
+    assert [row["workload"] for row in json.loads(captured.out)["rows"]] == ["prefill512"]
 
 
 def test_plot_is_written_where_asked(capsys: pytest.CaptureFixture[str], log: list[str], model: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from paceline.bench.compare.child import DriverRunner
+from paceline.bench.compare.child import DriverRunner, ending_on_sigterm
 from paceline.bench.compare.pairing import ComparisonRow, Pair, run_pairs, summarize
 from paceline.bench.compare.peers.base import SAME_FILE, Peer, PeerFile, Runner
 from paceline.bench.compare.peers.llama_cpp import LlamaCpp
@@ -31,7 +31,7 @@ from paceline.bench.machine import MachineRecord, machine_record
 from paceline.bench.quantiles import median
 from paceline.bench.report import Report, note, write_report
 from paceline.cli.model import find_model
-from paceline.errors import NotFoundError, RequestError
+from paceline.errors import EngineError, ModelError, NotFoundError, RequestError
 from paceline.planner.machine import read_machine
 
 PEERS: dict[str, Callable[[], Peer]] = {
@@ -135,28 +135,39 @@ def add_flags(flags: argparse.ArgumentParser) -> None:
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    """`paceline bench compare`. Errors: RequestError, CapacityError, EngineError"""
+    """`paceline bench compare`; 1 when a workload failed on either side. Errors: RequestError, CapacityError, EngineError"""
     if options.pairs < 1:
         raise RequestError(f"`pairs` is {options.pairs}; expected 1 or more.", param="pairs")
-    workloads = find_workloads(options.workload)
+    wanted = find_workloads(options.workload)
     peer = PEERS[options.peer]()
     threads = options.threads or read_machine().num_cores
     flags = tuple(shlex.split(options.engine_flags))
     comparison = Comparison(find_model(options.model), peer, options.peer_file, threads, flags, options.pairs)
-    for workload in workloads:
-        if not comparison.can_run(workload):
+    workloads = [workload for workload in wanted if comparison.can_run(workload)]
+    for workload in wanted:
+        if workload not in workloads:
             note(f"{workload.name}: {peer.name} has no such thing; left out.")
-    if any(workload.kind in peer.kinds for workload in workloads):
-        peer.install()
+    with ending_on_sigterm(), closing(ReadProbe(threads)) as probe:
+        if any(workload.kind in peer.kinds for workload in workloads):
+            peer.install()
+        rows, pairs = _run_all(comparison, workloads, probe.measure)
+    _write(options, comparison, rows, pairs)
+    return 0 if len(rows) == len(workloads) else 1
+
+
+def _run_all(comparison: Comparison, workloads: Sequence[Workload], probe: Callable[[], Regime]) -> tuple[list[ComparisonRow], list[Pair]]:
+    """What every workload gives; one that fails is told and does not cost the others their figures."""
     rows: list[ComparisonRow] = []
     pairs: list[Pair] = []
-    with closing(ReadProbe(threads)) as probe:
-        for workload in filter(comparison.can_run, workloads):
-            row, found = comparison.run(workload, probe.measure)
-            rows.append(row)
-            pairs += found
-    _write(options, comparison, rows, pairs)
-    return 0
+    for workload in workloads:
+        try:
+            row, found = comparison.run(workload, probe)
+        except (EngineError, ModelError) as error:
+            note(f"{workload.name}: failed. {error}")
+            continue
+        rows.append(row)
+        pairs += found
+    return rows, pairs
 
 
 def _write(options: argparse.Namespace, comparison: Comparison, rows: list[ComparisonRow], pairs: list[Pair]) -> None:

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 PROBE_BYTES = 1 << 28
-PROBE_REPEATS = 3
+PROBE_REPEATS = 8
 MAX_CHANGE = 1.25
 """The two regimes seen on a virtual machine lie a factor of 1.6 to 1.9 apart; within one, probes differ by a few percent."""
 
