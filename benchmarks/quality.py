@@ -1,9 +1,9 @@
 """Does a backend say what the weights mean? Next-token distributions against transformers in float32, on real texts.
 
-    python -m benchmarks.quality [MODEL.gguf …] [--backend native|reference] [--threads N] [--windows N]
+    python -m benchmarks.quality [MODEL.gguf …] [--backend native|reference] [--kv-cache-dtype int16|int8] [--threads N] [--windows N]
 
 The one idea: quantised weights are taken as given (the oracle has the same ones, dequantised), so what is measured is the engine
-alone: its int8 activations, float16 keys and values, order of sums, and its bugs.
+alone: its int8 activations, integer keys and values, order of sums, and its bugs.
 
 Ten windows of 512 tokens, one per text, 5,120 positions. Prints one JSON object; exits with 1 when a model misses its limits.
 Without arguments it takes the four proof models from the model cache, and brings those that are missing.
@@ -26,7 +26,7 @@ import torch
 from benchmarks.models import PROOF_MODELS, proof_model
 from benchmarks.oracle import load_oracle
 from benchmarks.real_texts import real_texts
-from paceline.backends.base import BLOCK_SIZE, Backend, Draws, PoolShape, StepInput, StepOutput
+from paceline.backends.base import BLOCK_SIZE, Backend, Draws, KvDtype, PoolShape, StepInput, StepOutput
 from paceline.backends.native.backend import NativeBackend
 from paceline.backends.reference import ReferenceBackend
 from paceline.formats.open import open_checkpoint
@@ -95,7 +95,14 @@ class Quality:
         return self.mean_kl <= self.max_kl and self.top1 >= self.min_top1
 
 
-def measure(path: Path, *, backend: BackendName = "native", threads: int | None = None, num_windows: int | None = None) -> Quality:
+def measure(
+    path: Path,
+    *,
+    backend: BackendName = "native",
+    kv_dtype: KvDtype = "int16",
+    threads: int | None = None,
+    num_windows: int | None = None,
+) -> Quality:
     """Compare a backend with the oracle on windows of real text."""
     started = time.monotonic()
     checkpoint = open_checkpoint(path)
@@ -105,7 +112,7 @@ def measure(path: Path, *, backend: BackendName = "native", threads: int | None 
     windows = [tokenizer.encode(text.content, add_special=True, parse_special=False)[:WINDOW] for text in texts]
     assert all(len(window) == WINDOW for window in windows), "every text fills a window"
     oracle = load_oracle(checkpoint, model.spec)
-    runner = make_backend(model, backend, threads)
+    runner = make_backend(model, backend, threads, kv_dtype)
     rows = np.concatenate([compare_window(oracle, runner, window) for window in windows])
     name = runner.name
     runner.close()
@@ -126,13 +133,13 @@ def measure(path: Path, *, backend: BackendName = "native", threads: int | None 
     )
 
 
-def make_backend(model: Model, name: BackendName, threads: int | None) -> Backend:
+def make_backend(model: Model, name: BackendName, threads: int | None, kv_dtype: KvDtype = "int16") -> Backend:
     """The backend under test, with room for one window."""
     num_blocks = WINDOW // BLOCK_SIZE
     pool = PoolShape(num_blocks + 1, num_blocks)
     if name == "reference":
         return ReferenceBackend(model, pool)
-    return NativeBackend(model, pool, threads=threads, max_tokens=PIECE, max_rows=PIECE)
+    return NativeBackend(model, pool, threads=threads, kv_dtype=kv_dtype, max_tokens=PIECE, max_rows=PIECE)
 
 
 def compare_window(oracle: Any, backend: Backend, window: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -205,13 +212,15 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("models", nargs="*", type=Path)
     parser.add_argument("--backend", choices=("native", "reference"), default="native")
+    parser.add_argument("--kv-cache-dtype", choices=("int16", "int8"), default="int16", help="of the native backend")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--windows", type=int, help="fewer windows than there are texts")
     options = parser.parse_args(arguments)
     found = []
     for path in options.models or (proof_model(name) for name in PROOF_MODELS):
-        found.append(measure(path, backend=options.backend, threads=options.threads, num_windows=options.windows))
-        quality = found[-1]
+        dtype, threads, windows = options.kv_cache_dtype, options.threads, options.windows
+        quality = measure(path, backend=options.backend, kv_dtype=dtype, threads=threads, num_windows=windows)
+        found.append(quality)
         print(f"{quality.model}: KL {quality.mean_kl:.5f}, top-1 {quality.top1:.2%}", file=sys.stderr, flush=True)
     print(json.dumps({"benchmark": "quality", "rows": [asdict(quality) for quality in found]}, indent=2))
     return 0 if all(quality.is_within_limits for quality in found) else 1

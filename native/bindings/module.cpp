@@ -139,6 +139,7 @@ void bind_program(nb::module_& m) {
       .value("gather_rows", Opcode::gather_rows);
   nb::enum_<RowKind>(m, "RowKind").value("tokens", RowKind::tokens).value("logits", RowKind::logits);
   nb::enum_<Activation>(m, "Activation").value("silu", Activation::silu).value("gelu_tanh", Activation::gelu_tanh);
+  nb::enum_<KvType>(m, "KvType").value("int16", KvType::int16).value("int8", KvType::int8);
   nb::class_<Operand>(m, "Operand").def(nb::init<int64_t, int32_t, int32_t>(), "offset"_a, "stride"_a, "cols"_a);
   nb::class_<Instruction>(m, "Instruction")
       .def(nb::init<>())
@@ -168,7 +169,8 @@ void bind_program(nb::module_& m) {
       .def_rw("instructions", &Program::instructions)
       .def_rw("logits", &Program::logits)
       .def_rw("arena_bytes", &Program::arena_bytes)
-      .def_rw("kv_block_elements", &Program::kv_block_elements)
+      .def_rw("kv_type", &Program::kv_type)
+      .def_rw("kv_block_bytes", &Program::kv_block_bytes)
       .def_rw("vocab_size", &Program::vocab_size)
       .def_rw("max_tokens", &Program::max_tokens)
       .def_rw("max_rows", &Program::max_rows)
@@ -219,7 +221,7 @@ NB_MODULE(_core, m) {
   m.attr("MAX_HEAD_DIM") = kMaxHeadDim;
   m.attr("ROW_TILE") = kRowTile;
   m.attr("QUANT_BLOCK") = kQuantBlock;
-  m.def("kv_head_elements", kv_head_elements, "head_dim"_a);
+  m.def("kv_head_bytes", kv_head_bytes, "type"_a, "head_dim"_a);
   m.def("packed_type_for", packed_type_for, "ggml_type"_a);
   m.def(
       "packed_bytes",

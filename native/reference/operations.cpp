@@ -32,38 +32,65 @@ double activate(double x, Activation activation) {
 
 double softcap(double x, double cap) { return cap * std::tanh(x / cap); }
 
-double half_to_double(uint16_t half) {
-  const int32_t exponent = half >> 10 & 31, fraction = half & 1023;
-  const double sign = half & 0x8000 ? -1.0 : 1.0;
-  if (exponent == 31) return fraction ? std::nan("") : sign * std::numeric_limits<double>::infinity();
-  return sign * (exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25));
+namespace {
+
+template <class Element>
+double element(const uint8_t* block, int64_t index) {
+  return reinterpret_cast<const Element*>(block + kKvScaleBytes)[index];
 }
 
-void attention(const AttentionTask& task, int32_t token, int32_t head, double* out) {
-  const int32_t width = (task.head_dim + 15) / 16 * 16, kv_head = head / (task.num_heads / task.num_kv_heads);
-  const int32_t position = task.positions[token];
+double element(KvType type, const uint8_t* block, int64_t index) {
+  return type == KvType::int16 ? element<int16_t>(block, index) : element<int8_t>(block, index);
+}
+
+double scale_of(const uint8_t* block, int32_t index) { return reinterpret_cast<const float*>(block)[index]; }
+
+}  // namespace
+
+double stored_key(KvType type, const uint8_t* block, int32_t channel, int32_t slot) {
+  return element(type, block, channel / 2 * 32 + slot * 2 + channel % 2) * scale_of(block, slot);
+}
+
+double stored_value(KvType type, const uint8_t* block, int32_t head_dim, int32_t channel, int32_t slot) {
+  const int64_t width = padded_head_dim(head_dim);
+  return element(type, block, 16 * width + slot / 2 * 2 * width + channel * 2 + slot % 2) * scale_of(block, 16 + slot);
+}
+
+std::vector<double> rotated(KvType type, const float* x, int32_t head_dim) {
+  std::vector<double> y(x, x + head_dim);
+  if (type == KvType::int16 || (head_dim & (head_dim - 1)) != 0) return y;
+  for (int32_t i = 0; i < head_dim; ++i) {
+    y[i] = 0.0;
+    for (int32_t j = 0; j < head_dim; ++j) y[i] += (__builtin_popcount(i & j) % 2 ? -x[j] : x[j]);
+    y[i] /= std::sqrt(head_dim);
+  }
+  return y;
+}
+
+void attention(const AttentionTask& task, KvType type, int32_t token, int32_t head, double* out) {
+  const int32_t position = task.positions[token], kv_head = head / task.heads_per_kv();
   const int32_t first = task.window > 0 ? std::max(0, position - task.window + 1) : 0;
   const auto block_of = [&](int32_t p) {
-    return task.kv + task.block_table[p / kBlockSize] * task.block_stride + kv_head * kv_head_elements(task.head_dim);
+    return task.kv + task.block_table[p / kBlockSize] * task.block_stride +
+           kv_head * kv_head_bytes(type, task.head_dim);
   };
+  const std::vector<double> q = rotated(type, task.q + token * task.q_stride + head * task.head_dim, task.head_dim);
   std::vector<double> weights;
   double top = -std::numeric_limits<double>::infinity(), sum = 0.0;
   for (int32_t p = first; p <= position; ++p) {
     double score = 0.0;
-    for (int32_t d = 0; d < task.head_dim; ++d) {
-      score += task.q[token * task.q_stride + head * task.head_dim + d] *
-               half_to_double(block_of(p)[d * kBlockSize + p % kBlockSize]);
-    }
+    for (int32_t d = 0; d < task.head_dim; ++d) score += q[d] * stored_key(type, block_of(p), d, p % kBlockSize);
     score *= task.scale;
     if (task.softcap > 0.0f) score = softcap(score, task.softcap);
     weights.push_back(score);
     top = std::max(top, score);
   }
   for (double& weight : weights) sum += weight = std::exp(weight - top);
-  for (int32_t d = 0; d < task.head_dim; ++d) out[d] = 0.0;
-  for (int32_t p = first; p <= position; ++p) {
-    const uint16_t* values = block_of(p) + kBlockSize * width + p % kBlockSize * width;
-    for (int32_t d = 0; d < task.head_dim; ++d) out[d] += weights[p - first] / sum * half_to_double(values[d]);
+  for (int32_t d = 0; d < task.head_dim; ++d) {
+    out[d] = 0.0;
+    for (int32_t p = first; p <= position; ++p) {
+      out[d] += weights[p - first] / sum * stored_value(type, block_of(p), task.head_dim, d, p % kBlockSize);
+    }
   }
 }
 

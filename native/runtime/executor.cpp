@@ -11,14 +11,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// One thread's scratch: attention, a result of which only the int8 form is kept, tiles of a linear layer, ids for
+// One thread's scratch: a result of which only the int8 form is kept, tiles of a linear layer, ids for
 // `draw`.
 size_t scratch_bytes(const Program& program) {
-  size_t floats = std::max(attention_scratch_floats(program.max_head_dim), static_cast<size_t>(program.logits.cols));
+  auto floats = static_cast<size_t>(program.logits.cols);
   for (const Instruction& instruction : program.instructions) {
     floats = std::max({floats, static_cast<size_t>(instruction.out.cols), linear_scratch_floats(instruction)});
   }
   return (floats * sizeof(float) + 63) / 64 * 64;
+}
+
+std::vector<AttentionShape> attention_shapes(const Program& program) {
+  std::vector<AttentionShape> shapes;
+  for (const Instruction& i : program.instructions) {
+    if (i.opcode == Opcode::attention) shapes.push_back({i.num_kv_heads, i.num_heads / i.num_kv_heads, i.window});
+  }
+  return shapes;
 }
 
 }  // namespace
@@ -31,7 +39,8 @@ Executor::Executor(const Kernels& kernels, ThreadPool& pool, const Weights& weig
       program_(std::move(program)),
       num_blocks_(num_blocks),
       arena_(static_cast<size_t>(program_.arena_bytes)),
-      kv_(static_cast<size_t>(num_blocks) * static_cast<size_t>(program_.kv_block_elements) * sizeof(uint16_t)),
+      kv_(static_cast<size_t>(num_blocks) * static_cast<size_t>(program_.kv_block_bytes)),
+      attention_(kernels, pool, program_.kv_type, program_.max_head_dim, num_blocks, attention_shapes(program_)),
       scratch_bytes_per_thread_(scratch_bytes(program_)),
       slice_of_token_(static_cast<size_t>(program_.max_tokens)),
       bests_(static_cast<size_t>(program_.max_rows) * static_cast<size_t>(pool.num_threads())),
@@ -65,6 +74,7 @@ void Executor::run(const Step& step, const DrawArrays& draws, int32_t* picks) {
       slice_of_token_[static_cast<size_t>(token)] = slice;
     }
   }
+  attention_.prepare(step);
   pool_.run(run_share, this);
 }
 
@@ -103,12 +113,11 @@ void Executor::pick_share(void* self, int32_t thread) { static_cast<Executor*>(s
 
 // Every thread copies its own bytes of each block, so that a chain of copies (a → b, b → c) keeps its order.
 void Executor::copy_blocks(int32_t thread) {
-  const Range elements = share(static_cast<int32_t>(program_.kv_block_elements), thread, pool_.num_threads());
-  auto* base = reinterpret_cast<uint16_t*>(kv_.data());
+  const Range bytes = share(static_cast<int32_t>(program_.kv_block_bytes), thread, pool_.num_threads());
   for (int32_t i = 0; i < step_->num_copies; ++i) {
-    const uint16_t* from = base + step_->copies[2 * i] * program_.kv_block_elements + elements.begin;
-    uint16_t* to = base + step_->copies[2 * i + 1] * program_.kv_block_elements + elements.begin;
-    std::memmove(to, from, static_cast<size_t>(elements.end - elements.begin) * sizeof(uint16_t));
+    const uint8_t* from = kv_.data() + step_->copies[2 * i] * program_.kv_block_bytes + bytes.begin;
+    uint8_t* to = kv_.data() + step_->copies[2 * i + 1] * program_.kv_block_bytes + bytes.begin;
+    std::memmove(to, from, static_cast<size_t>(bytes.end - bytes.begin));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "paceline/program.h"
+#include "runtime/attention_runner.h"
 #include "runtime/draw.h"
 #include "runtime/memory.h"
 #include "runtime/step.h"
@@ -65,7 +66,6 @@ class Executor {
   void execute_row(const Instruction& instruction, int32_t row, float* out);
   void write_kv(const Instruction& instruction, Range tokens);
   void attend(const Instruction& instruction, int32_t thread);
-  void quantize_heads(const Instruction& instruction, const AttentionTile& tile) const;
   void pick_rows(int32_t thread);
   DrawParams draw_params(int32_t row) const;
   void check_program() const;
@@ -109,6 +109,7 @@ class Executor {
   const int32_t num_blocks_;
   Mapping arena_;
   Mapping kv_;
+  AttentionRunner attention_;
   Mapping scratch_;  // per thread, whatever its instruction needs: see scratch_bytes
   size_t scratch_bytes_per_thread_;
   std::vector<int32_t> slice_of_token_;

@@ -80,9 +80,10 @@ void Executor::write_kv(const Instruction& instruction, Range tokens) {
 void Executor::cache_head(const Instruction& instruction, int32_t token, int32_t head, const float* k, const float* v) {
   const int32_t position = step_->positions[token];
   const int32_t block = step_->block_table(slice_of_token_[static_cast<size_t>(token)])[position / kBlockSize];
-  uint16_t* layer = reinterpret_cast<uint16_t*>(kv_.data()) + instruction.kv_offset;
-  uint16_t* target = layer + block * program_.kv_block_elements + head * kv_head_elements(instruction.head_dim);
-  kernels_.kv_write(k, v, instruction.head_dim, position % kBlockSize, target);
+  const KvType type = program_.kv_type;
+  uint8_t* target = kv_.data() + instruction.kv_offset + block * program_.kv_block_bytes +
+                    head * kv_head_bytes(type, instruction.head_dim);
+  kernels_.kv_write[static_cast<size_t>(type)](k, v, instruction.head_dim, position % kBlockSize, target);
 }
 
 }  // namespace paceline

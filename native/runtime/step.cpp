@@ -29,6 +29,8 @@ std::string find_slice_fault(const Step& step, int32_t slice, int32_t num_blocks
     const int32_t position = step.positions[token];
     if (position < 0 || position >= context)
       fault = outside("positions", token, position, 0, context - 1);
+    else if (token > begin && position < step.positions[token - 1])
+      fault = "the positions of a slice must ascend";
     else if (table[position / kBlockSize] == 0)
       fault = "position " + std::to_string(position) + " has no block";
   }

@@ -104,110 +104,6 @@ void test_softcap(const Kernels& kernels) {
   }
 }
 
-// A pool of random K and V, written by kv_write itself: its rounding is checked against the format's definition.
-struct Cache {
-  int32_t num_kv_heads, head_dim;
-  std::vector<uint16_t> kv;
-  std::vector<int32_t> table;
-
-  ptrdiff_t stride() const { return num_kv_heads * kv_head_elements(head_dim); }
-};
-
-Cache make_cache(const Kernels& kernels, int32_t num_kv_heads, int32_t head_dim, int32_t num_tokens) {
-  const int32_t num_blocks = (num_tokens + kBlockSize - 1) / kBlockSize;
-  Cache cache{num_kv_heads, head_dim, {}, {}};
-  cache.kv.assign(static_cast<size_t>(cache.stride()) * (num_blocks + 1), 0x7bff);  // stale: 65504 everywhere
-  for (int32_t b = 0; b < num_blocks; ++b) cache.table.push_back(1 + (b * 7 + 3) % num_blocks);
-  if (num_blocks % 7 == 0) {
-    for (int32_t b = 0; b < num_blocks; ++b) cache.table[b] = 1 + b;
-  }
-  for (int32_t token = 0; token < num_tokens; ++token) {
-    for (int32_t head = 0; head < num_kv_heads; ++head) {
-      const auto k = normals(head_dim, 1000 + token * 8 + head), v = normals(head_dim, 900000 + token * 8 + head);
-      uint16_t* block =
-          cache.kv.data() + cache.table[token / kBlockSize] * cache.stride() + head * kv_head_elements(head_dim);
-      kernels.kv_write(k.data(), v.data(), head_dim, token % kBlockSize, block);
-      for (int32_t d = 0; d < head_dim; ++d) {
-        const double stored = reference::half_to_double(block[d * kBlockSize + token % kBlockSize]);
-        claim_near(stored, k[d], std::max(std::abs(k[d]) * 0x1p-11, 0x1p-25), std::string(kernels.name) + " kv_write");
-      }
-    }
-  }
-  return cache;
-}
-
-// Scores: head_dim products and sums; weights: exp magnifies a score's error; values: one sum over the positions.
-void test_attention(const Kernels& kernels) {
-  const struct {
-    int32_t num_heads, num_kv_heads, head_dim, context, window;
-    float softcap;
-  } cases[] = {{3, 1, 64, 1, 0, 0.0f},    {4, 2, 16, 40, 0, 0.0f},    {9, 3, 64, 300, 0, 0.0f},
-               {7, 1, 40, 530, 0, 0.0f},  {4, 1, 256, 90, 33, 0.0f},  {14, 2, 64, 270, 16, 0.0f},
-               {16, 1, 32, 64, 0, 20.0f}, {1, 1, 128, 600, 257, 5.0f}};
-  for (const auto& c : cases) {
-    const Cache cache = make_cache(kernels, c.num_kv_heads, c.head_dim, c.context);
-    const int32_t num_tokens = std::min(c.context, 5), width = c.num_heads * c.head_dim;
-    const auto q = normals(static_cast<size_t>(num_tokens) * width, 5, 2.0f);
-    std::vector<float> out(q.size());
-    std::vector<int32_t> positions;
-    for (int32_t t = 0; t < num_tokens; ++t) positions.push_back(c.context - num_tokens + t);
-    const AttentionTask task{q.data(),
-                             width,
-                             out.data(),
-                             width,
-                             cache.kv.data(),
-                             cache.stride(),
-                             cache.table.data(),
-                             positions.data(),
-                             c.num_heads,
-                             c.num_kv_heads,
-                             c.head_dim,
-                             c.window,
-                             1.0f / std::sqrt(static_cast<float>(c.head_dim)),
-                             c.softcap};
-    std::vector<float> scratch(attention_scratch_floats(c.head_dim));
-    const int32_t group = c.num_heads / c.num_kv_heads;
-    const auto run = [&](int32_t tokens_per_tile, int32_t heads_per_tile) {
-      for (int32_t t = 0; t < num_tokens; t += tokens_per_tile) {
-        for (int32_t head = 0; head < c.num_heads; head += heads_per_tile) {
-          const int32_t end = std::min(head + heads_per_tile, (head / group + 1) * group);
-          kernels.attention(task, {t, std::min(t + tokens_per_tile, num_tokens), head, end}, scratch.data());
-        }
-      }
-      return out;
-    };
-    const std::vector<float> alone = run(1, 1);
-    claim(alone == run(1, std::min(group, kMaxPairs)),
-          std::string(kernels.name) + " attention: heads together, same bits");
-    const int32_t tokens = std::max(1, kMaxPairs / group);
-    if (group <= kMaxPairs)
-      claim(alone == run(tokens, group), std::string(kernels.name) + " attention: tokens together, same bits");
-    std::vector<double> expected(c.head_dim);
-    for (int32_t t = 0; t < num_tokens; ++t) {
-      for (int32_t head = 0; head < c.num_heads; ++head) {
-        reference::attention(task, t, head, expected.data());
-        for (int32_t d = 0; d < c.head_dim; ++d) {
-          const double tolerance = (c.head_dim + c.context + 64) * kUlp * 2;
-          claim_near(alone[t * width + head * c.head_dim + d], expected[d], tolerance,
-                     std::string(kernels.name) + " attention");
-        }
-      }
-    }
-  }
-}
-
-void test_kv_write_is_always_finite(const Kernels& kernels) {
-  const float wild[] = {1e30f, -1e30f, NAN, INFINITY, -INFINITY, 65520.0f, 1e-8f, -3e-7f};
-  std::vector<uint16_t> block(kv_head_elements(8));
-  kernels.kv_write(wild, wild, 8, 3, block.data());
-  for (int32_t d = 0; d < 8; ++d) {
-    const double key = reference::half_to_double(block[d * kBlockSize + 3]),
-                 value = reference::half_to_double(block[16 * 16 + 3 * 16 + d]);
-    claim(std::isfinite(key) && key == value, std::string(kernels.name) + " kv_write keeps the cache finite");
-  }
-  claim(reference::half_to_double(block[6 * kBlockSize + 3]) == 0.0, "1e-8 rounds to 0");
-}
-
 void test_sampling(const Kernels& kernels) {
   const int32_t n = 1003;
   auto logits = normals(n, 77, 3.0f);
@@ -249,8 +145,6 @@ int main() {
     test_rope(kernels);
     test_gated(kernels);
     test_softcap(kernels);
-    test_attention(kernels);
-    test_kv_write_is_always_finite(kernels);
     test_sampling(kernels);
     std::printf("%s: done\n", target.name.c_str());
   }

@@ -71,6 +71,9 @@ class EngineConfig:
     memory_utilization: float = option(
         0.85, "share of available memory for weights, KV and arena", low=0.01, high=1.0, aliases=("gpu_memory_utilization",)
     )
+    kv_cache_dtype: str = option(
+        "auto", "how keys and values are stored (auto: int16; int8 halves their memory)", choices=("auto", "int16", "int8")
+    )
     enable_prefix_caching: bool = option(True, "reuse KV blocks of equal prefixes")
     eviction_policy: str = option(
         "value", "which cached blocks go first: those worth least, used longest ago, or computed first", choices=("value", "lru", "fifo")

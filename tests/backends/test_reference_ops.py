@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from paceline.backends.base import BLOCK_SIZE
-from paceline.backends.reference_ops import LayerCache, ReferenceOps, activated
+from paceline.backends.reference_kv import ExactCache
+from paceline.backends.reference_ops import ReferenceOps, activated
 from paceline.backends.reference_weights import F64, LinearWeights
 from paceline.models.ops import Vector
 from paceline.models.spec import Activation, AttentionSpec, RopeSpec
@@ -22,7 +23,7 @@ RNG_SEED = 5
 def ops_of(*slices: SliceOf, num_groups: int = 2, head_dim: int = 4) -> ReferenceOps:
     """Ops bound to a step of these slices, with an empty cache of one layer."""
     shape = (9, BLOCK_SIZE, num_groups, head_dim)
-    cache = LayerCache(np.full(shape, 100.0), np.full(shape, 100.0))
+    cache = ExactCache(np.full(shape, 100.0), np.full(shape, 100.0))
     return ReferenceOps(step_of(slices), LinearWeights(quantizes_activations=False), (cache,))
 
 

@@ -73,8 +73,14 @@ def test_auto_sizes_say_why(tiny_path: Path) -> None:
     machine = Machine(num_cores=3, memory_bytes=1 << 30)
     sizes = resolve_sizes(EngineConfig(max_num_seqs=200), parts.spec, parts.model, machine)
     assert (sizes.threads, sizes.max_num_batched_tokens, sizes.max_model_len) == (3, 400, 2048)
-    assert [note.split("=")[0] for note in sizes.notes] == ["threads", "max_num_batched_tokens", "num_blocks", "max_model_len"]
-    given = EngineConfig(threads=1, max_num_batched_tokens=64, num_blocks=20, max_model_len=128)
+    assert [note.split("=")[0] for note in sizes.notes] == [
+        "threads",
+        "kv_cache_dtype",
+        "max_num_batched_tokens",
+        "num_blocks",
+        "max_model_len",
+    ]
+    given = EngineConfig(threads=1, max_num_batched_tokens=64, num_blocks=20, max_model_len=128, kv_cache_dtype="int16")
     assert resolve_sizes(given, parts.spec, parts.model, machine).notes == ()
 
 

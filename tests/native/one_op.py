@@ -12,14 +12,15 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from paceline.backends.base import BLOCK_SIZE, F32, StepInput
+from paceline.backends.base import F32, KvDtype, StepInput
 from paceline.backends.native import _core
 from paceline.backends.native.arena import place
 from paceline.backends.native.backend import native_draws
 from paceline.backends.native.lowering import lower, pack_weights
 from paceline.backends.native.recorder import Recorder
 from paceline.backends.native.targets import explain_targets
-from paceline.backends.reference_ops import LayerCache, ReferenceOps
+from paceline.backends.reference_kv import IntegerCache
+from paceline.backends.reference_ops import ReferenceOps
 from paceline.backends.reference_weights import LinearWeights
 from paceline.formats.checkpoint import RawTensor
 from paceline.formats.types import TensorType
@@ -47,6 +48,7 @@ class OneOp:
 
     function: OpsFunction
     rows: npt.NDArray[np.floating]
+    kv_dtype: KvDtype = "int16"
 
     def forward(self, ops: Any, table: Matrix) -> Any:
         """The function's result at the step's rows."""
@@ -54,7 +56,7 @@ class OneOp:
 
     def native(self, step: StepInput, target: str, threads: int = 2) -> F32:
         """The result on one target. Shapes: → [R, N]"""
-        recorder = Recorder()
+        recorder = Recorder(self.kv_dtype)
         program = recorder.finish(self.forward(recorder, float_matrix(self.rows)))
         count = len(step.token_ids)
         arena = place(program, count, count)
@@ -69,8 +71,7 @@ class OneOp:
 
     def reference(self, step: StepInput, num_kv_heads: int = 1, head_dim: int = 1, *, quantizes: bool = True) -> npt.NDArray[np.float64]:
         """The same in float64, rounding where the core rounds. Shapes: → [R, N]"""
-        shape = (NUM_BLOCKS, BLOCK_SIZE, num_kv_heads, head_dim)
-        cache = LayerCache(np.zeros(shape, np.float16), np.zeros(shape, np.float16))
+        cache = IntegerCache.empty(self.kv_dtype, NUM_BLOCKS, num_kv_heads, head_dim)
         ops = ReferenceOps(step, LinearWeights(quantizes_activations=quantizes), (cache,))
         found: npt.NDArray[np.float64] = self.forward(ops, float_matrix(self.rows))
         return found

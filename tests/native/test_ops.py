@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from paceline.backends.base import KvDtype
 from paceline.backends.native import _core
 from paceline.formats.checkpoint import RawTensor
 from paceline.formats.types import TensorType
@@ -137,6 +138,7 @@ def test_integer_sums_are_exact(target: str) -> None:
     np.testing.assert_array_equal(one.native(STEP, target), (rows @ weights.T.astype(np.int64)).astype(np.float32))
 
 
+KV_DTYPES: tuple[KvDtype, ...] = ("int16", "int8")
 ATTENTION: dict[str, tuple[AttentionSpec, int]] = {
     "one query head per key head": (AttentionSpec(2, 2, 16, ROPE, 0.25), 40),
     "grouped": (AttentionSpec(9, 3, 64, ROPE, 0.125), 300),
@@ -150,19 +152,23 @@ ATTENTION: dict[str, tuple[AttentionSpec, int]] = {
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("kv_dtype", KV_DTYPES)
 @pytest.mark.parametrize("name", ATTENTION)
-def test_attention_is_softmax_over_what_is_seen(name: str, target: str) -> None:
+def test_attention_is_softmax_over_what_is_seen(name: str, kv_dtype: KvDtype, target: str) -> None:
     spec, context = ATTENTION[name]
     q_width, kv_width = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
 
     def attention(ops: Any, x: Any) -> Any:
         return ops.attention(*ops.split(x, (q_width, kv_width, kv_width)), 0, spec)
 
-    one = OneOp(attention, normal_rows(context + 30, q_width + 2 * kv_width))
+    one = OneOp(attention, normal_rows(context + 30, q_width + 2 * kv_width), kv_dtype)
     blocks = np.random.default_rng(1).permutation(np.arange(1, 80)).tolist()
     step = step_of([SliceOf(range(context), 0, blocks[:40]), SliceOf(range(context, context + 30), 0, blocks[40:])])
     expected = one.reference(step, spec.num_kv_heads, spec.head_dim)
     found = one.native(step, target)
     # A score sums head_dim products, its error goes through exp; the mix sums over the context.
-    assert np.abs(found - expected).max() <= (spec.head_dim + context + 64) * EPSILON * np.abs(expected).max()
+    error, rounding = np.abs(found - expected), (spec.head_dim + context + 64) * EPSILON * np.abs(expected).max()
+    # Where float32 and float64 lie on either side of a border, a weight (now and then two of a pair) differs by one unit of 2^-15
+    assert np.quantile(error, 0.9) <= rounding
+    assert error.max() <= rounding + 2 * 2**-15 * np.abs(one.rows).max()
     np.testing.assert_array_equal(one.native(step, target, threads=1), found)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.backends.base import KvDtype
 from paceline.backends.native.arena import place
 from paceline.backends.native.lowering import packed_bytes
 from paceline.backends.native.recorder import record
@@ -15,7 +16,6 @@ from paceline.formats.types import TensorType
 from paceline.models.load import Model, load_model
 from paceline.models.spec import Activation, AttentionSpec, DenseSpec, LayerSpec, ModelSpec, RopeSpec
 from paceline.planner.memory import (
-    KV_DTYPE_BYTES,
     MAX_AUTO_BLOCKS,
     MIB,
     MemoryNeeds,
@@ -27,6 +27,7 @@ from paceline.planner.memory import (
 )
 from tests.generators.tiny_models import tiny_gguf
 
+KV_DTYPES: tuple[KvDtype, ...] = ("int16", "int8")
 LAYER = LayerSpec(AttentionSpec(9, 3, 64, RopeSpec(64, 1e5), 0.125), DenseSpec(1536, Activation.SILU))
 SPEC = ModelSpec("llama", 49152, 576, (LAYER,) * 30, 1e-5, max_positions=8192, tied_head=True)
 NEEDS = MemoryNeeds(weights_bytes=100 * MIB, arena_bytes=20 * MIB, block_bytes=MIB)
@@ -40,7 +41,8 @@ def planned(budget_mib: int, *, max_num_seqs: int = 64, max_model_len: int | Non
 
 
 def test_a_block_holds_keys_and_values_of_every_layer() -> None:
-    assert kv_bytes_per_block(SPEC) == 2 * 30 * 3 * 64 * 2 * 16
+    assert kv_bytes_per_block(SPEC, "int16") == 2 * 16 * 30 * 3 * (64 * 2 + 4)
+    assert kv_bytes_per_block(SPEC, "int8") == 2 * 16 * 30 * 3 * (64 + 4)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "gemma3"])
@@ -59,7 +61,8 @@ def test_the_default_model_takes_what_is_planned_for_it(smollm2_path: Path) -> N
 def check_blocks_and_arena(model: Model) -> None:
     """Compare the plan's arithmetic with the recorded program and its placement."""
     program = record(model.spec, model.weights)
-    assert kv_bytes_per_block(model.spec) == program.kv_block_elements * KV_DTYPE_BYTES
+    for dtype in KV_DTYPES:
+        assert kv_bytes_per_block(model.spec, dtype) == record(model.spec, model.weights, dtype).kv_block_bytes
     for max_tokens, max_rows in ((256, 64), (8192, 64), (1, 1)):
         assert place(program, max_tokens, max_rows).arena_bytes <= arena_bytes(model.spec, max_tokens, max_rows)
 

@@ -22,17 +22,30 @@ inline constexpr int32_t kMaxHeadDim = 512;
 
 enum class Activation : int32_t { silu, gelu_tanh };
 
+// How keys and values lie in the cache: integers with one float scale per token and KV head.
+enum class KvType : int32_t { int16, int8 };
+inline constexpr int32_t kNumKvTypes = 2;
+
+// Head width in the cache and in scratch: whole registers.
+inline constexpr int32_t padded_head_dim(int32_t head_dim) { return (head_dim + 15) / 16 * 16; }
+
+// Layout of one KV head of one layer in one block, W = padded_head_dim:
+//   scales f32: K [16 tokens], V [16 tokens] | K [W/2][16 tokens][2 channels] | V [8 pairs of tokens][W][2 tokens]
+inline constexpr int32_t kKvScaleBytes = 2 * kBlockSize * static_cast<int32_t>(sizeof(float));
+inline constexpr int32_t kv_element_bytes(KvType type) { return type == KvType::int16 ? 2 : 1; }
+inline constexpr int32_t kv_head_bytes(KvType type, int32_t head_dim) {
+  return kKvScaleBytes + 2 * kBlockSize * padded_head_dim(head_dim) * kv_element_bytes(type);
+}
+
 // One attention layer of one slice. A token's position decides what it sees: positions
 // max(0, p - window + 1) … p of the slice's block table.
-//
-// Layout of a KV block of one layer and KV head, f16: K [head_dim][16 tokens], then V [16 tokens][head_dim].
 struct AttentionTask {
   const float* q;  // [T, num_heads · head_dim]
   ptrdiff_t q_stride;
   float* out;  // like q
   ptrdiff_t out_stride;
-  const uint16_t* kv;      // block 0's part of this layer
-  ptrdiff_t block_stride;  // f16 elements between blocks
+  const uint8_t* kv;       // block 0's part of this layer
+  ptrdiff_t block_stride;  // bytes between blocks
   const int32_t* block_table;
   const int32_t* positions;  // [T]
   int32_t num_heads;
@@ -41,23 +54,32 @@ struct AttentionTask {
   int32_t window;  // 0: unlimited
   float scale;
   float softcap;  // 0: none
+
+  int32_t heads_per_kv() const { return num_heads / num_kv_heads; }
 };
 
-// The (token, head) pairs of one tile: tokens × query heads of one KV head, at most kMaxPairs.
+// At most kMaxPairs pairs of one KV head. With G = heads_per_kv, pair i is token `token_begin + i / G` and query head
+// `kv_head · G + i % G`.
 struct AttentionTile {
+  int32_t kv_head;
   int32_t token_begin;
-  int32_t token_end;
-  int32_t head_begin;  // absolute query heads, all of one KV head
-  int32_t head_end;
+  int32_t pair_begin;
+  int32_t pair_end;
 };
 
-// f16 elements of one KV head of one layer in one block: K and V, the head's width rounded up to whole registers.
-inline constexpr int32_t kv_head_elements(int32_t head_dim) { return 2 * kBlockSize * ((head_dim + 15) / 16 * 16); }
+// What is known of one pair after some of its chunks: {max, sum, 14 unused, out [W]}, maxima in powers of two. The
+// result is out / sum. A fresh state is {-inf, 0, …, 0}.
+inline constexpr int32_t kStateHeader = 16;
+inline constexpr int32_t attention_state_floats(int32_t head_dim) { return kStateHeader + padded_head_dim(head_dim); }
 
-// Floats of one thread's scratch that `attention` needs for heads of `head_dim` channels.
+// Floats of one thread's scratch that `attend` needs for heads of `head_dim` channels.
 inline constexpr size_t attention_scratch_floats(int32_t head_dim) {
-  return static_cast<size_t>(kMaxPairs) * (kAttentionChunk + 2 * (static_cast<size_t>(head_dim) + 16) + 4);
+  return static_cast<size_t>(kMaxPairs) * (kAttentionChunk + static_cast<size_t>(padded_head_dim(head_dim)) / 2) + 64;
 }
+
+using KvWriteFn = void (*)(const float* k, const float* v, int32_t head_dim, int32_t slot, uint8_t* block);
+using AttendFn = void (*)(const AttentionTask& task, const AttentionTile& tile, int32_t chunk_begin, int32_t chunk_end,
+                          float* states, float* scratch);
 
 // A Gumbel race over one logits row: who has the largest logit / temperature + noise.
 struct Race {
@@ -100,12 +122,17 @@ struct Kernels {
   // y = cap · tanh(x / cap). y may be x.
   void (*softcap)(const float* x, float cap, int32_t n, float* y);
 
-  // Writes one token's k and v [head_dim] into slot `slot` of a KV block: f16, nearest even, saturated to ±65504 (NaN
-  // becomes 65504), so that the cache is always finite and a broken sequence cannot poison another one.
-  void (*kv_write)(const float* k, const float* v, int32_t head_dim, int32_t slot, uint16_t* block);
+  // Per KvType: writes one token's k and v [head_dim] into slot `slot` of a KV head's part of a block, rounded to
+  // nearest even. What is no number or beyond ±kKvLimit counts as kKvLimit, so that the cache is always finite and a
+  // broken sequence cannot poison another one.
+  KvWriteFn kv_write[kNumKvTypes];
 
-  // Softmax attention of one tile. Chunks of 256 logical positions, combined in order.
-  void (*attention)(const AttentionTask& task, const AttentionTile& tile, float* scratch);
+  // Per KvType: folds the chunks [chunk_begin, chunk_end) of 256 logical positions, in order, into the states of the
+  // tile's pairs [pair_end - pair_begin]. A chunk's own result depends on nothing but the pair and the chunk.
+  AttendFn attend[kNumKvTypes];
+
+  // Folds into a state what another one holds of later chunks: the same bits as if `attend` had gone on itself.
+  void (*fold)(const float* later, int32_t head_dim, float* state);
 
   // The best of logits [begin, end); an empty range or a range of NaN gives {-inf, begin}.
   Best (*argmax)(const float* logits, int32_t begin, int32_t end);

@@ -51,7 +51,7 @@ struct Instruction {
   int32_t vector = -1;  // gain of a norm, bias of a linear layer, inverse frequencies of angles
   int32_t q_norm = -1;  // gains of the head norms of qkv_linear
   int32_t k_norm = -1;
-  int64_t kv_offset = 0;  // f16 elements from a KV block's start to this layer's part
+  int64_t kv_offset = 0;  // bytes from a KV block's start to this layer's part
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
@@ -68,8 +68,9 @@ struct Program {
   std::vector<Instruction> instructions;
   Operand logits;  // [R, V]
   int64_t arena_bytes = 0;
-  int64_t kv_block_elements = 0;  // f16 elements of one KV block over all layers
-  int32_t vocab_size = 0;         // token ids are below it
+  KvType kv_type = KvType::int16;
+  int64_t kv_block_bytes = 0;  // of one KV block over all layers
+  int32_t vocab_size = 0;      // token ids are below it
   int32_t max_tokens = 0;
   int32_t max_rows = 0;
   int32_t max_head_dim = 0;

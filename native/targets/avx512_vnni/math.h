@@ -7,8 +7,11 @@
 
 namespace paceline::avx512_vnni {
 
+struct PairLanes;
+
 struct Lanes {
   using Vec = __m512;
+  using Pairs = PairLanes;
   using Counters = __m512i;  // 16 × u32
 
   static Vec set1(float x) { return _mm512_set1_ps(x); }
@@ -73,6 +76,43 @@ struct Lanes {
 
  private:
   static __mmask16 mask(int32_t n) { return static_cast<__mmask16>((1u << n) - 1u); }
+};
+
+// Sixteen pairs of 16-bit integers in one register; the contract of each function is kernels/integer_lanes.h's.
+struct PairLanes {
+  using Vec = __m512;
+  using Ints = __m512i;
+  static Ints zero() { return _mm512_setzero_si512(); }
+  static Ints load_pairs(const int16_t* p) { return _mm512_loadu_si512(p); }
+  static Ints load_pairs(const int8_t* p) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static Ints broadcast_pair(const int16_t* p) {
+    int32_t pair;
+    __builtin_memcpy(&pair, p, sizeof pair);
+    return _mm512_set1_epi32(pair);
+  }
+  // sums + a's first · b's first + a's second · b's second; the caller keeps it below 2^31.
+  // In assembler because gcc 12 copies and spills the sums of the intrinsic when there are many.
+  static Ints dot_pairs(Ints sums, Ints a, Ints b) {
+    asm("vpdpwssd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
+    return sums;
+  }
+  static Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+  static int32_t reduce_add(Ints a) { return _mm512_reduce_add_epi32(a); }
+  static Vec to_float(Ints a) { return _mm512_cvtepi32_ps(a); }
+  // Nearest, ties to even, for |x| < 2^31.
+  static Ints round_to_int(Vec x) { return _mm512_cvtps_epi32(x); }
+  // The 16 integers, each within 16 bits.
+  static void store_i16(int16_t* p, Ints a) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a));
+  }
+  // a in the lanes [begin, end) of 0 … 16, b elsewhere.
+  static Vec select_lanes(int32_t begin, int32_t end, Vec a, Vec b) {
+    const uint32_t lanes = ((1u << end) - 1u) & ~((1u << begin) - 1u);
+    return _mm512_mask_blend_ps(static_cast<__mmask16>(lanes), b, a);
+  }
+  static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 };
 
 }  // namespace paceline::avx512_vnni

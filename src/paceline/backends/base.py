@@ -7,7 +7,7 @@ weights and the block pool's memory; which blocks belong to whom is said anew ea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,16 @@ F32 = npt.NDArray[np.float32]
 
 BLOCK_SIZE = 16
 """Tokens per KV block (PagedAttention's block; the kernels' layout depends on it)."""
+
+
+KvDtype = Literal["int16", "int8"]
+"""How keys and values are stored: integers with a float32 scale for each token and KV head."""
+
+
+def kv_head_bytes(dtype: KvDtype, head_dim: int) -> int:
+    """Bytes of one KV head of one layer in one block; heads are padded to 16 channels (`kv_head_bytes` in kernels.h)."""
+    numbers = 2 * BLOCK_SIZE * -(-head_dim // 16) * 16
+    return numbers * (2 if dtype == "int16" else 1) + 2 * BLOCK_SIZE * 4
 
 
 @dataclass(frozen=True, slots=True)

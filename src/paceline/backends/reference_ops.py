@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from paceline.backends.base import BLOCK_SIZE, I32, StepInput
+from paceline.backends.reference_kv import LayerCache
 from paceline.backends.reference_weights import F64, LinearWeights
 from paceline.formats.quants import dequantize_rows
 from paceline.models.ops import Matrix, Vector
@@ -24,15 +25,6 @@ from paceline.models.spec import Activation, AttentionSpec, RopeSpec
 
 Array = npt.NDArray[Any]
 """What the ops take and give: i32 for ids, positions and indices, f64 for everything else."""
-Cache = npt.NDArray[np.floating]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerCache:
-    """Keys and values of one layer. Shapes: [B, 16, G, D] both"""
-
-    keys: Cache
-    values: Cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +84,7 @@ class ReferenceOps:
     def attention(self, q: Array, k: Array, v: Array, layer: int, spec: AttentionSpec) -> Array:
         """Store k and v at the step's slots, then attend over each sequence's blocks. Shapes: q [T, H·D], k, v [T, G·D] → [T, H·D]"""
         cache = self.caches[layer]
-        self._write(cache, k, v)
+        self._write(cache, k, v, spec)
         y = np.empty_like(q)
         for index in range(len(self.step.context_lens)):
             rows = slice(self.step.slice_starts[index], self.step.slice_starts[index + 1])
@@ -116,47 +108,31 @@ class ReferenceOps:
         """cap · tanh(x / cap)."""
         return cap * np.tanh(x / cap)
 
-    def _write(self, cache: LayerCache, k: F64, v: F64) -> None:
+    def _write(self, cache: LayerCache, k: F64, v: F64, spec: AttentionSpec) -> None:
         tables, positions = self.step.block_tables[0], self.step.positions
         owners = np.repeat(np.arange(len(tables)), np.diff(self.step.slice_starts))
         blocks, offsets = tables[owners, positions // BLOCK_SIZE], positions % BLOCK_SIZE
-        cache.keys[blocks, offsets] = k.reshape(len(k), *cache.keys.shape[2:])
-        cache.values[blocks, offsets] = v.reshape(len(v), *cache.values.shape[2:])
+        k, v = (x.reshape(len(x), spec.num_kv_heads, spec.head_dim) for x in (k, v))
+        cache.write(blocks, offsets, k, v)
 
     def _attend(self, q: F64, positions: I32, index: int, cache: LayerCache, spec: AttentionSpec) -> F64:
         """One sequence's slice. Shapes: q [t, H·D] → [t, H·D]"""
-        num_groups, head_dim = spec.num_kv_heads, spec.head_dim
         # Blocks that the window has left may be anybody's by now: start at the first one that some row still sees
         first_seen = 0 if spec.window is None else max(0, int(positions.min()) - spec.window + 1)
         first_block, context_len = first_seen // BLOCK_SIZE, int(self.step.context_lens[index])
         blocks = self.step.block_tables[0][index, first_block : -(-context_len // BLOCK_SIZE)]
-        keys, values = (gathered(memory, blocks) for memory in (cache.keys, cache.values))
-        key_positions = first_block * BLOCK_SIZE + np.arange(keys.shape[1])
+        key_positions = first_block * BLOCK_SIZE + np.arange(len(blocks) * BLOCK_SIZE)
+        seen = is_seen(positions, key_positions, spec.window)
         # [t, H·D] → [G, H/G, t, D]: the heads of a group share keys and values
-        grouped = q.reshape(len(q), num_groups, -1, head_dim).transpose(1, 2, 0, 3)
-        scores = grouped @ keys[:, None].swapaxes(-1, -2) * spec.scale
-        if spec.softcap is not None:
-            scores = self.softcap(scores, spec.softcap)
-        mixed = softmax(np.where(is_seen(positions, key_positions, spec.window), scores, -np.inf)) @ values[:, None]
+        grouped = q.reshape(len(q), spec.num_kv_heads, -1, spec.head_dim).transpose(1, 2, 0, 3)
+        mixed = cache.attend(grouped, blocks, first_block * BLOCK_SIZE, seen, spec)
         return mixed.transpose(2, 0, 1, 3).reshape(q.shape)
-
-
-def gathered(memory: Cache, blocks: I32) -> F64:
-    """The tokens of some blocks, in order. Shapes: [B, 16, G, D], [b] → [G, 16·b, D]"""
-    return memory[blocks].astype(np.float64).reshape(-1, *memory.shape[2:]).transpose(1, 0, 2)
 
 
 def is_seen(positions: I32, key_positions: npt.NDArray[np.signedinteger], window: int | None) -> npt.NDArray[np.bool_]:
     """Which keys each row attends to: itself, and what lies before it within the window. Shapes: [t], [C] → [t, C]"""
     distance = positions[:, None] - key_positions[None, :]
     return (distance >= 0) if window is None else (distance >= 0) & (distance < window)
-
-
-def softmax(scores: F64) -> F64:
-    """exp(x) normalised over the last axis. Shapes: any"""
-    weights: F64 = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    weights /= weights.sum(axis=-1, keepdims=True)
-    return weights
 
 
 def activated(x: F64, activation: Activation) -> F64:

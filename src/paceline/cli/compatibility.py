@@ -30,7 +30,6 @@ FOREIGN_FLAGS = (
     ForeignFlag("--pipeline-parallel-size", _is_one, "one device serves the model"),
     ForeignFlag("--data-parallel-size", _is_one, "one engine serves the model"),
     ForeignFlag("--dtype", lambda value: value in ("auto", "float16", "bfloat16", "half"), "weights keep the types of their file"),
-    ForeignFlag("--kv-cache-dtype", lambda value: value == "auto", "the KV cache keeps its own type"),
     ForeignFlag("--quantization", lambda value: value == "gguf", "the file says how its weights are quantised"),
     ForeignFlag("--speculative-model", lambda value: False, ""),
     ForeignFlag("--num-speculative-tokens", lambda value: value == "0", "nothing is drafted"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from paceline.backends.base import BLOCK_SIZE, Backend, PoolShape
+from paceline.backends.base import BLOCK_SIZE, Backend, KvDtype, PoolShape
 from paceline.cache.block_pool import BlockPool
 from paceline.cache.block_table import num_blocks_for
 from paceline.cache.eviction import EvictionPolicy, FirstInFirstOut, LeastRecentlyUsed
@@ -58,6 +58,7 @@ class Sizes:
     """Every size of an engine, resolved; `notes` say why where `auto` decided."""
 
     threads: int
+    kv_dtype: KvDtype
     num_blocks: int
     max_model_len: int
     max_num_batched_tokens: int
@@ -124,13 +125,16 @@ def resolve_sizes(config: EngineConfig, spec: ModelSpec, model: Model | None, ma
     threads = config.threads or machine.num_cores
     if config.threads is None:
         notes.append(f"threads={threads}: the physical cores that this process may use")
+    kv_dtype = kv_dtype_of(config)
+    if config.kv_cache_dtype == "auto":
+        notes.append(f"kv_cache_dtype={kv_dtype}: as close to float32 as the weights' own rounding lets one see")
     budget = config.max_num_batched_tokens or max(DEFAULT_BUDGET, 2 * config.max_num_seqs)
     if config.max_num_batched_tokens is None:
         notes.append(f"max_num_batched_tokens={budget}: {DEFAULT_BUDGET}, or two tokens for each of max_num_seqs")
     needs = MemoryNeeds(
         weights_bytes=weights_bytes(model.weights) if model else 0,
         arena_bytes=arena_bytes(spec, budget, config.max_num_seqs) if model else 0,
-        block_bytes=kv_bytes_per_block(spec) if model else 0,
+        block_bytes=kv_bytes_per_block(spec, kv_dtype) if model else 0,
     )
     plan = plan_memory(
         needs,
@@ -140,7 +144,12 @@ def resolve_sizes(config: EngineConfig, spec: ModelSpec, model: Model | None, ma
         max_model_len=config.max_model_len,
         num_blocks=config.num_blocks,
     )
-    return Sizes(threads, plan.num_blocks, plan.max_model_len, budget, (*notes, *plan.notes))
+    return Sizes(threads, kv_dtype, plan.num_blocks, plan.max_model_len, budget, (*notes, *plan.notes))
+
+
+def kv_dtype_of(config: EngineConfig) -> KvDtype:
+    """The type of keys and values that a config names or leaves to `auto`."""
+    return "int8" if config.kv_cache_dtype == "int8" else "int16"
 
 
 def new_backend(config: EngineConfig, parts: Parts, sizes: Sizes, progress: ProgressReport) -> Backend:
@@ -155,6 +164,7 @@ def new_backend(config: EngineConfig, parts: Parts, sizes: Sizes, progress: Prog
             sizes.pool,
             threads=sizes.threads,
             target=config.target,
+            kv_dtype=sizes.kv_dtype,
             max_tokens=sizes.max_num_batched_tokens,
             max_rows=config.max_num_seqs,
             progress=lambda fraction: progress("preparing the weights", fraction),
@@ -163,7 +173,7 @@ def new_backend(config: EngineConfig, parts: Parts, sizes: Sizes, progress: Prog
         from paceline.backends.reference import ReferenceBackend
 
         assert model is not None, "the reference backend runs a loaded model"
-        return ReferenceBackend(model, sizes.pool, quantized_activations=True)
+        return ReferenceBackend(model, sizes.pool, quantized_activations=True, kv_dtype=sizes.kv_dtype)
     return _simulated_backend(config, parts, sizes)
 
 

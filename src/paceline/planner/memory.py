@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.backends.base import BLOCK_SIZE
+from paceline.backends.base import BLOCK_SIZE, KvDtype, kv_head_bytes
 from paceline.cache.block_table import num_blocks_for
 from paceline.errors import ModelError
 from paceline.models.spec import AttentionSpec, ModelSpec
 from paceline.models.weights import ModelWeights
 
-KV_DTYPE_BYTES = 2
 MAX_AUTO_BLOCKS = 8192
 """Blocks that `auto` takes at most, 131,072 tokens: more helps few and fills a laptop's memory with old prefixes."""
 MIB = 1 << 20
@@ -40,9 +39,9 @@ class MemoryPlan:
     notes: tuple[str, ...]
 
 
-def kv_bytes_per_block(spec: ModelSpec) -> int:
-    """Bytes of 16 tokens' keys and values over all layers, in 16 bits: 2 × Σ (KV heads × head width) × 2 × 16."""
-    return sum(2 * layer.mixer.num_kv_heads * layer.mixer.head_dim * KV_DTYPE_BYTES for layer in spec.layers) * BLOCK_SIZE
+def kv_bytes_per_block(spec: ModelSpec, dtype: KvDtype) -> int:
+    """Bytes of 16 tokens' keys and values over all layers: Σ KV heads × 16 × 2 × (head width × bytes of a number + a scale)."""
+    return sum(layer.mixer.num_kv_heads * kv_head_bytes(dtype, layer.mixer.head_dim) for layer in spec.layers)
 
 
 def weights_bytes(weights: ModelWeights) -> int:

@@ -81,6 +81,7 @@ def test_threads_meet_only_their_own_rows_when_both_split_them() -> None:
             Instruction("gather_rows", Rows.LOGITS, (OTHER.whole,), Buffer("%2", Rows.LOGITS, 64).whole),
         ),
         Buffer("%2", Rows.LOGITS, 64).whole,
+        "int16",
         0,
     )
     assert find_barriers(program) == {1, 2}

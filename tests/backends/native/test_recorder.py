@@ -142,9 +142,9 @@ def test_each_layer_has_its_own_part_of_a_block() -> None:
         x = ops.linear(x, matrix("o", 32, 16, TensorType.F32))
     program = ops.finish(ops.gather_rows(x, ops.row_indices))
     offsets = [i.attributes["kv_offset"] for i in program.instructions if i.opcode == "attention"]
-    # 8 channels take a whole register of 16: K and V of 16 tokens
-    assert offsets == [0, 512]
-    assert program.kv_block_elements == 1024
+    # 8 channels take a whole register of 16: K and V of 16 tokens, 2 bytes each, and their scales
+    assert offsets == [0, 1152]
+    assert program.kv_block_bytes == 2304
 
 
 def test_shapes_that_do_not_fit_are_our_bug() -> None:

@@ -12,6 +12,10 @@ MAX_HEAD_DIM: int
 ROW_TILE: int
 QUANT_BLOCK: int
 
+class KvType(Enum):
+    int16 = 0
+    int8 = 1
+
 class Opcode(Enum):
     embed = 0
     angles = 1
@@ -67,7 +71,8 @@ class Program:
     instructions: list[Instruction]
     logits: Operand
     arena_bytes: int
-    kv_block_elements: int
+    kv_type: KvType
+    kv_block_bytes: int
     vocab_size: int
     max_tokens: int
     max_rows: int
@@ -112,7 +117,7 @@ class Executor:
     def nanoseconds(self) -> list[int]: ...
     def reset_profile(self) -> None: ...
 
-def kv_head_elements(head_dim: int) -> int: ...
+def kv_head_bytes(type: KvType, head_dim: int) -> int: ...
 def packed_type_for(ggml_type: int) -> int: ...
 def packed_bytes(ggml_type: int, num_rows: int, num_cols: int) -> int: ...
 def activation_bytes(num_tokens: int, num_cols: int) -> int: ...

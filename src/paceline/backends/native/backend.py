@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.backends.base import BLOCK_SIZE, F32, I32, Draws, PoolShape, StepInput, StepOutput
+from paceline.backends.base import BLOCK_SIZE, F32, I32, Draws, KvDtype, PoolShape, StepInput, StepOutput
 from paceline.backends.native import _core
 from paceline.backends.native.arena import place
 from paceline.backends.native.lowering import lower, pack_weights
@@ -24,7 +24,7 @@ from paceline.backends.native.targets import choose_target
 from paceline.errors import EngineError
 from paceline.models.load import Model
 
-NUMERICS_VERSION = 1
+NUMERICS_VERSION = 2
 """Raise it with every change that may change a bit of a result."""
 
 
@@ -46,6 +46,7 @@ class NativeBackend:
         *,
         threads: int | None = None,
         target: str | None = None,
+        kv_dtype: KvDtype = "int16",
         max_tokens: int,
         max_rows: int,
         progress: Callable[[float], None] | None = None,
@@ -55,9 +56,10 @@ class NativeBackend:
         Errors:  RequestError for a target that cannot run here · EngineError when memory or threads are refused
         """
         self._target = choose_target(target).name
+        self._kv_dtype = kv_dtype
         self._vocab_size = model.spec.vocab_size
         self._max_rows = max_rows
-        self.program: Program = record(model.spec, model.weights)
+        self.program: Program = record(model.spec, model.weights, kv_dtype)
         arena = place(self.program, max_tokens, max_rows)
         self.program_text = self.program.render(arena.barriers)
         try:
@@ -78,7 +80,7 @@ class NativeBackend:
     @property
     def numerics(self) -> str:
         """Changes whenever the bits of a result may."""
-        return f"native:{self._target}:v{NUMERICS_VERSION}:kv-f16"
+        return f"native:{self._target}:v{NUMERICS_VERSION}:kv-{self._kv_dtype}"
 
     @property
     def vocab_size(self) -> int:
@@ -88,7 +90,7 @@ class NativeBackend:
     @property
     def kv_bytes_per_block(self) -> int:
         """Bytes of KV memory that one block takes over all layers."""
-        return self.program.kv_block_elements * 2
+        return self.program.kv_block_bytes
 
     @property
     def progress(self) -> int:

@@ -84,7 +84,8 @@ def lower(program: Program, arena: Arena, table: WeightTable, *, vocab_size: int
     ]
     lowered.logits = operand(program.logits, arena)
     lowered.arena_bytes = arena.arena_bytes
-    lowered.kv_block_elements = program.kv_block_elements
+    lowered.kv_type = _core.KvType[program.kv_dtype]
+    lowered.kv_block_bytes = program.kv_block_bytes
     lowered.vocab_size = vocab_size
     lowered.max_tokens = max_tokens
     lowered.max_rows = max_rows

@@ -18,6 +18,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
+from paceline.backends.base import KvDtype
 from paceline.models.ops import Matrix, Vector
 
 
@@ -154,8 +155,9 @@ class Program:
 
     instructions: tuple[Instruction, ...]
     logits: View
-    kv_block_elements: int
-    """f16 numbers of one KV block over all layers."""
+    kv_dtype: KvDtype
+    kv_block_bytes: int
+    """Bytes of one KV block over all layers."""
 
     def buffers(self) -> Iterator[Buffer]:
         """Every buffer that needs memory, in order of first use."""

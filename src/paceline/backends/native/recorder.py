@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate, groupby, pairwise
 
+from paceline.backends.base import KvDtype, kv_head_bytes
 from paceline.backends.native import _core
 from paceline.backends.native.fuse import fuse
 from paceline.backends.native.program import Attribute, Buffer, Frequencies, Instruction, Kind, Program, Rows, View
@@ -32,9 +33,9 @@ IN_PLACE = {"head_norm": (0,), "rope": (0,), "softcap": (0,), "add": (0, 1), "li
 """Which inputs an opcode may write over: each output number needs of them only those of its own head and row."""
 
 
-def record(spec: ModelSpec, weights: ModelWeights) -> Program:
+def record(spec: ModelSpec, weights: ModelWeights, kv_dtype: KvDtype = "int16") -> Program:
     """The program of a model's forward pass."""
-    recorder = Recorder()
+    recorder = Recorder(kv_dtype)
     return recorder.finish(forward(recorder, spec, weights))
 
 
@@ -56,10 +57,11 @@ def alike(matrix: Matrix, bias: Vector | None) -> list[tuple[Matrix, Vector | No
 class Recorder:
     """`Ops[View]` that appends instructions. Errors: AssertionError when shapes do not fit"""
 
-    def __init__(self) -> None:
+    def __init__(self, kv_dtype: KvDtype = "int16") -> None:
+        self._kv_dtype: KvDtype = kv_dtype
         self.instructions: list[Instruction] = []
         self._num_buffers = 0
-        self._kv_elements = 0
+        self._kv_bytes = 0
         self._kv_offsets: dict[int, int] = {}
         self._producers: dict[View, int] = {}
         self._activations: dict[View, Buffer] = {}
@@ -138,8 +140,8 @@ class Recorder:
         assert spec.num_heads % spec.num_kv_heads == 0
         assert spec.head_dim <= _core.MAX_HEAD_DIM
         assert layer not in self._kv_offsets, "one attention per layer"
-        self._kv_offsets[layer] = offset = self._kv_elements
-        self._kv_elements += spec.num_kv_heads * _core.kv_head_elements(spec.head_dim)
+        self._kv_offsets[layer] = offset = self._kv_bytes
+        self._kv_bytes += spec.num_kv_heads * kv_head_bytes(self._kv_dtype, spec.head_dim)
         shape: dict[str, Attribute] = {"kv_offset": offset, "num_kv_heads": spec.num_kv_heads, "head_dim": spec.head_dim}
         self.instructions.append(Instruction("kv_write", Rows.TOKENS, (k, v), attributes=shape))
         shape = {**shape, "num_heads": spec.num_heads, "scale": spec.scale}
@@ -173,7 +175,7 @@ class Recorder:
     def finish(self, logits: View) -> Program:
         """The recorded program, improved. The recorder must not be used after."""
         assert logits.rows is Rows.LOGITS
-        return reuse_in_place(fuse(Program(tuple(self.instructions), logits, self._kv_elements)))
+        return reuse_in_place(fuse(Program(tuple(self.instructions), logits, self._kv_dtype, self._kv_bytes)))
 
     def _append(self, instruction: Instruction, cols: int) -> View:
         """Write the instruction down with a new result of `cols` columns."""
