@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import paceline
-from paceline.bench.machine import commit, cpu_name, machine_record
+from paceline.bench.machine import commit, machine_record
 
 
 def test_record_names_machine_commit_and_moment() -> None:
@@ -19,12 +19,5 @@ def test_record_names_machine_commit_and_moment() -> None:
     assert record.commit is None or re.fullmatch(r"[0-9a-f]{12}\+?", record.commit)
 
 
-def test_cpu_is_named_with_family_and_model(tmp_path: Path) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: Some CPU\n")
-    assert cpu_name(cpuinfo) == "Some CPU (family 26, model 2)"
-
-
-def test_missing_facts_are_no_error(tmp_path: Path) -> None:
-    assert cpu_name(tmp_path / "none") != ""
+def test_outside_a_checkout_there_is_no_commit(tmp_path: Path) -> None:
     assert commit(tmp_path) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paceline.errors import EngineError
-from paceline.planner.machine import available_memory, num_cores, read_machine
+from paceline.planner.machine import available_memory, cpu_name, num_cores, read_machine
 
 GIB = 1 << 30
 
@@ -87,3 +87,10 @@ def test_this_machine_can_be_read() -> None:
     machine = read_machine()
     assert machine.num_cores >= 1
     assert machine.memory_bytes > 0
+
+
+def test_cpu_is_named_with_family_and_model(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: Some CPU\n")
+    assert cpu_name(tmp_path) == "Some CPU (family 26, model 2)"
+    assert cpu_name(tmp_path / "none") != ""

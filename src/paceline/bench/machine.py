@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 import paceline
-from paceline.planner.machine import read_machine
+from paceline.planner.machine import cpu_name, read_machine
 
 
 class MachineRecord(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class MachineRecord(msgspec.Struct, frozen=True):
 def machine_record(now: datetime.datetime) -> MachineRecord:
     """The record of this machine at this moment."""
     return MachineRecord(
-        cpu=cpu_name(Path("/proc/cpuinfo")),
+        cpu=cpu_name(Path("/")),
         cores=read_machine().num_cores,
         memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -43,19 +43,6 @@ def machine_record(now: datetime.datetime) -> MachineRecord:
         commit=commit(Path(__file__).parent),
         date=now.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
-
-
-def cpu_name(cpuinfo: Path) -> str:
-    """The processor's name, with family and model where the kernel tells them (virtual machines hide the name)."""
-    try:
-        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    name = fields.get("model name") or platform.machine()
-    if "cpu family" in fields:
-        name += f" (family {fields['cpu family']}, model {fields.get('model', '?')})"
-    return name
 
 
 def commit(folder: Path) -> str | None:

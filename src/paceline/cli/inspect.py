@@ -1,6 +1,7 @@
 """`paceline inspect MODEL`: what a model file holds and how it would be run, without loading its weights.
 
-The one idea: everything is read from the header; `--kernels` adds the choice of native target, `--program` the program that
+The one idea: everything is read from the header; `--kernels` adds the choice of native target,
+`--time-model` what was learned of its speed, `--program` the program that
 the native core would run.
 """
 
@@ -27,6 +28,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("model", metavar="MODEL", help="catalog name, path or hub id")
     parser.add_argument("--kernels", action="store_true", help="say which native kernels this machine would use, and why")
     parser.add_argument("--program", action="store_true", help="print the native program of the model, and nothing else")
+    parser.add_argument("--time-model", action="store_true", help="say what was learned of how long this model's steps take here")
+    parser.add_argument(
+        "--threads", type=int, help="with --time-model: the worker threads that ran (default: the physical cores)"
+    )
     options = parser.parse_args(arguments)
 
     from paceline.formats.open import open_checkpoint
@@ -39,6 +44,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{name:<10} {fact}")
     if options.kernels:
         print_kernels()
+    if options.time_model:
+        print_time_model(checkpoint, options.threads)
     return 0
 
 
@@ -108,6 +115,23 @@ def print_kernels() -> None:
     for target in explain_targets():
         mark = "*" if target.name == chosen.name else " "
         print(f"kernels   {mark}{target.name:<12} {target.reason}")
+
+
+def print_time_model(checkpoint: Checkpoint, threads: int | None) -> None:
+    """Print what earlier runs of the native core learned. Errors: RequestError."""
+    from pathlib import Path
+
+    from paceline.backends.native.backend import native_numerics
+    from paceline.backends.native.targets import choose_target
+    from paceline.cli.time_model import time_model_lines
+    from paceline.models.load import load_model
+    from paceline.planner.machine import cpu_name, read_machine
+    from paceline.planner.time_store import load_time_model, time_model_path
+
+    numerics = native_numerics(choose_target().name)
+    path = time_model_path(load_model(checkpoint).digest, numerics, threads or read_machine().num_cores, cpu_name(Path("/")))
+    for line in time_model_lines(load_time_model(path)):
+        print(line)
 
 
 def program_text(checkpoint: Checkpoint) -> str:

@@ -21,7 +21,11 @@ from paceline.engine.scheduler import Scheduler
 from paceline.engine.step import run_step
 from paceline.errors import EngineError
 from paceline.log import log
+from paceline.planner.time_model import TimeModel
 from paceline.sampling.sampler import Sampler
+
+KEEP_EVERY_S = 180.0
+"""Seconds of work between two savings of the time model."""
 
 
 class Engine:
@@ -36,7 +40,10 @@ class Engine:
         model_digest: str,
         token_bytes: TokenBytes,
         clock: Callable[[], float],
+        time_model: TimeModel | None = None,
+        keep: Callable[[TimeModel], None] = lambda time_model: None,
     ) -> None:
+        """`keep` is given the time model every few minutes of work, and when the engine closes."""
         self.info = info
         self._backend = backend
         self._scheduler = scheduler
@@ -44,6 +51,9 @@ class Engine:
         self._model_digest = model_digest
         self._token_bytes = token_bytes
         self._clock = clock
+        self.time_model = time_model or TimeModel()
+        self._keep = keep
+        self._kept = clock()
         self._num_steps = 0
         self._step_tokens = 0
         self._step_s = 0.0
@@ -74,6 +84,9 @@ class Engine:
         plan = self._scheduler.plan(started)
         events = self._advance(plan)
         self._count(plan, self._clock() - started)
+        if started - self._kept > KEEP_EVERY_S:
+            self._kept = started
+            self._keep(self.time_model)
         return events
 
     def stats(self) -> EngineStats:
@@ -83,7 +96,9 @@ class Engine:
         )
 
     def close(self) -> None:
-        """Give back the backend's threads and memory; idempotent."""
+        """Keep the time model; give back the backend's threads and memory. Idempotent."""
+        if self.time_model.num_steps:
+            self._keep(self.time_model)
         self._backend.close()
 
     def _advance(self, plan: StepPlan) -> list[Event]:
@@ -99,3 +114,4 @@ class Engine:
             self._num_steps += 1
             self._step_tokens += plan.num_tokens
             self._step_s += step_s
+            self.time_model.observe(plan.work(), step_s)

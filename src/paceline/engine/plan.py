@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from paceline.engine.messages import TokenLogprobs
 from paceline.engine.sequence import Sequence
+from paceline.planner.time_model import Work, work_of
 
 
 @dataclass(slots=True)
@@ -37,6 +38,10 @@ class StepPlan:
         end = seq.num_computed + num_new
         self.slices.append(Slice(seq, seq.num_computed, num_new, max(0, end - len(seq.token_ids) + 1)))
         self.num_tokens += num_new
+
+    def work(self) -> Work:
+        """What the step costs by."""
+        return work_of((piece.start, piece.num_new, piece.num_rows) for piece in self.slices)
 
     def drop(self, seq: Sequence) -> None:
         """Take a sequence's slice out again (it was preempted for another)."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,18 @@ def available_memory(root: Path) -> int:
     return min([free, *limits])
 
 
+def cpu_name(root: Path) -> str:
+    """The processor's name, with family and model where the kernel tells them (virtual machines hide the name)."""
+    text = _read(root / "proc/cpuinfo")
+    if text is None:
+        return platform.processor() or platform.machine()
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    name = fields.get("model name") or platform.machine()
+    if "cpu family" in fields:
+        name += f" (family {fields['cpu family']}, model {fields.get('model', '?')})"
+    return name
+
+
 def _siblings(root: Path, cpu: int) -> str:
     """The logical CPUs of one physical core, as the kernel lists them; a CPU without topology counts as a core."""
     return _read(root / CPU_TOPOLOGY / f"cpu{cpu}/topology/thread_siblings_list") or str(cpu)
@@ -102,6 +115,6 @@ def _left(group: Path) -> int | None:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="ascii").strip()
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None

@@ -137,8 +137,10 @@ class TimeModel:
         return self._sorted_ratios[min(len(self._sorted_ratios) - 1, int(share * len(self._sorted_ratios)))]
 
     def observe(self, work: Work, seconds: float) -> None:
-        """Learn from a step that took so long."""
+        """Learn from a step that took so long; steps of a virtual clock that take no time teach nothing."""
         predicted = self.predict(work)
+        if seconds <= 0.0 or predicted <= 0.0:
+            return
         self._remember_ratio(seconds / predicted)
         if self.num_steps > NUM_FEATURES * 4:
             seconds = min(seconds, OUTLIER * predicted)

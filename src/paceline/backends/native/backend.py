@@ -80,7 +80,7 @@ class NativeBackend:
     @property
     def numerics(self) -> str:
         """Changes whenever the bits of a result may."""
-        return f"native:{self._target}:v{NUMERICS_VERSION}:kv-{self._kv_dtype}"
+        return native_numerics(self._target, self._kv_dtype)
 
     @property
     def vocab_size(self) -> int:
@@ -152,6 +152,11 @@ class NativeBackend:
     def close(self) -> None:
         """Give back threads and memory; idempotent. Views of logits keep their memory until they are gone."""
         self._executor = None
+
+
+def native_numerics(target: str, kv_dtype: KvDtype = "int16") -> str:
+    """What the bits of a result on this target depend on (see `Backend.numerics`)."""
+    return f"native:{target}:v{NUMERICS_VERSION}:kv-{kv_dtype}"
 
 
 def native_draws(draws: Draws, rows: slice = slice(None)) -> _core.Draws:
