@@ -29,9 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--kernels", action="store_true", help="say which native kernels this machine would use, and why")
     parser.add_argument("--program", action="store_true", help="print the native program of the model, and nothing else")
     parser.add_argument("--time-model", action="store_true", help="say what was learned of how long this model's steps take here")
-    parser.add_argument(
-        "--threads", type=int, help="with --time-model: the worker threads that ran (default: the physical cores)"
-    )
+    parser.add_argument("--threads", type=int, help="with --time-model: the worker threads that ran (default: the physical cores)")
     options = parser.parse_args(arguments)
 
     from paceline.formats.open import open_checkpoint
