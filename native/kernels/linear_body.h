@@ -10,6 +10,7 @@
 // A channel chunk continues from the sums in y, so the order of the float sum is the same as in one pass.
 #pragma once
 #include "kernels/linear_floats.h"
+#include "kernels/linear_narrow.h"
 #include "kernels/linear_pass.h"
 
 namespace paceline::kernels {
@@ -52,6 +53,16 @@ template <class S, int kSmallest, class Visit>
   }
 }
 
+// One pass over a tile: 32 rows at once, or 8 by 8 on a target of narrow vectors.
+template <class S, PackedType kType, int kTokens, bool kStream>
+[[gnu::always_inline]] inline void cover_rows(const Pass& pass) {
+  if constexpr (kIsNarrow<S>) {
+    run_narrow_pass<S, kType, kTokens, kStream>(pass);
+  } else {
+    run_pass<S, kType, kTokens, kStream>(pass);
+  }
+}
+
 // The fields of a pass that depend on tile and tokens only.
 template <class S>
 [[gnu::always_inline]] inline Pass start_pass(const LinearTask& task, const TileRange& range, int32_t tile,
@@ -79,7 +90,7 @@ void stream_tiles(const LinearTask& task, const TileRange& range) {
           pass.tile_tokens = task.num_tokens;
           pass.num_blocks = num_blocks;
           pass.is_first = true;
-          run_pass<S, kType, tokens, true>(pass);
+          cover_rows<S, kType, tokens, true>(pass);
         }
       });
 }
@@ -97,7 +108,7 @@ void run_chunk(const LinearTask& task, const TokenRange& tokens, Pass pass, int3
         tile.size, [&](auto size, int32_t token) __attribute__((always_inline)) {
           pass.activations = task.activations + (at + token) * sizeof(ActivationBlock);
           pass.y = y + (tile.begin + token) * task.y_stride;
-          run_pass<S, kType, size, S::kMaxTokens == 1>(pass);
+          cover_rows<S, kType, size, S::kMaxTokens == 1>(pass);
         });
     pass.next += static_cast<size_t>(pass.num_blocks) * pass.next_lines * kLine;
   }
@@ -144,7 +155,11 @@ void run_float_tiles(const LinearTask& task, const TileRange& range, const Token
               pass.x = task.x + (token.begin + from) * task.x_stride + first;
               pass.num_channels = at_most(chunk, task.num_cols - first);
               if (first + pass.num_channels < task.num_cols) pass.pass.bias = nullptr;
-              run_float_pass<S, kType, size>(pass);
+              if constexpr (kIsNarrow<S>) {
+                run_narrow_float_pass<S, kType, size>(pass);
+              } else {
+                run_float_pass<S, kType, size>(pass);
+              }
             });
       }
     }

@@ -132,15 +132,15 @@ template <class S, PackedType kType>
   }
 }
 
-// Scale and min of 16 rows for one block.
+// Scale and min of a vector's rows for one block.
 template <class S>
 struct RowScales {
   typename S::Float scale, min;
 };
 
 template <class S, PackedType kType>
-[[gnu::always_inline]] inline RowScales<S> load_scales(const uint8_t* super, const uint8_t* block, int row_group) {
-  const int halves = row_group * kRowGroup * 2, bytes = row_group * kRowGroup;
+[[gnu::always_inline]] inline RowScales<S> load_scales(const uint8_t* super, const uint8_t* block, int first_row) {
+  const int halves = first_row * 2, bytes = first_row;
   if constexpr (layout_of<kType>().super_bytes == 0) {
     constexpr bool kHasMin = layout_of<kType>().zero_point == 0;
     return {S::load_half(block + halves), kHasMin ? S::load_half(block + kLine + halves) : S::zero()};
@@ -183,7 +183,7 @@ template <class S, PackedType kType, int kTokens>
     });
   });
   unroll<2>([&](auto row_group) __attribute__((always_inline)) {
-    const RowScales<S> rows = load_scales<S, kType>(super, block, row_group);
+    const RowScales<S> rows = load_scales<S, kType>(super, block, row_group * kRowGroup);
     unroll<kTokens>(PACELINE_EACH {
       y.at[row_group][i] = add_scaled<S, kType>(y.at[row_group][i], sums.at[row_group][i], rows, x[i]);
     });

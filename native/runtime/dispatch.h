@@ -1,13 +1,14 @@
-// Which kernel table runs here: the best target that this CPU has, or the one asked for by name, with the reason.
+// Which kernel tables run here: every known target, best first, each with the reason for or against it.
 #pragma once
 #include <string>
 #include <vector>
 
 #include "paceline/kernels.h"
+#include "runtime/cpu.h"
 
 namespace paceline {
 
-// One target of this build. `reason` says why it can or cannot run here.
+// One target. `reason` says why it can or cannot run here.
 struct TargetInfo {
   std::string name;
   bool is_available;
@@ -15,7 +16,10 @@ struct TargetInfo {
   const Kernels* kernels;  // nullptr when not available
 };
 
-// Every target, best first; the last (portable) always runs.
+// Every target as `cpu` allows, best first; the last (portable) always runs.
+std::vector<TargetInfo> list_targets(const Cpu& cpu);
+
+// The same for the CPU that this runs on.
 std::vector<TargetInfo> list_targets();
 
 }  // namespace paceline

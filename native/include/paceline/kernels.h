@@ -148,19 +148,21 @@ struct Kernels {
   double (*far_mass)(const float* logits, int32_t n, float floor, float peak, float inverse_temperature);
 };
 
-// The tables, one per target that this build contains. `linear` and `quantize` come from targets/<name>/linear.cpp.
+// The tables, one per target; a build contains those of its architecture.
 namespace portable {
-void quantize(const float* x, ptrdiff_t x_stride, int32_t num_tokens, int32_t num_cols, uint8_t* activations,
-              int32_t token_begin, int32_t token_end);
-void linear(const LinearTask& task, int32_t tile_begin, int32_t tile_end);
 const Kernels& kernels();
-}  // namespace portable
-
+}
+namespace avx2 {
+const Kernels& kernels();
+}
+namespace avx2_vnni {
+const Kernels& kernels();
+}
 namespace avx512_vnni {
-void quantize(const float* x, ptrdiff_t x_stride, int32_t num_tokens, int32_t num_cols, uint8_t* activations,
-              int32_t token_begin, int32_t token_end);
-void linear(const LinearTask& task, int32_t tile_begin, int32_t tile_end);
 const Kernels& kernels();
-}  // namespace avx512_vnni
+}
+namespace neon {
+const Kernels& kernels();
+}
 
 }  // namespace paceline

@@ -1,4 +1,6 @@
 // The linear layer for x86-64 with AVX-512 F/BW/DQ/VL and VNNI.
+#include "targets/linear.h"
+
 #include "kernels/linear_body.h"
 #include "kernels/linear_quantize.h"
 #include "targets/avx512_vnni/simd.h"

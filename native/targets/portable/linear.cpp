@@ -1,4 +1,6 @@
-// The linear layer for any machine.
+// The linear layer for any CPU.
+#include "targets/linear.h"
+
 #include "kernels/linear_body.h"
 #include "kernels/linear_quantize.h"
 #include "targets/portable/simd.h"
