@@ -30,8 +30,7 @@ from paceline.models.load import Model, load_model, read_spec
 from paceline.models.spec import ModelSpec
 from paceline.planner.machine import Machine, cpu_name, read_machine
 from paceline.planner.memory import MemoryNeeds, arena_bytes, kv_bytes_per_block, plan_memory, weights_bytes
-from paceline.planner.time_model import TimeModel
-from paceline.planner.time_store import load_time_model, save_time_model, time_model_path
+from paceline.planner.time_store import KeptTimeModel, time_model_path
 from paceline.text.tokenizer import load_vocabulary
 
 ProgressReport = Callable[[str, float], None]
@@ -108,27 +107,10 @@ def assemble_engine(config: EngineConfig, backend: Backend, info: EngineInfo, *,
         PrefixCache(pool) if config.enable_prefix_caching else None,
         PriorityOrder(),
     )
-    time_model, keep = kept_time_model(config, backend, info, model_digest)
-    return Engine(
-        backend,
-        scheduler,
-        info,
-        model_digest=model_digest,
-        token_bytes=token_bytes,
-        clock=time.monotonic,
-        time_model=time_model,
-        keep=keep,
-    )
-
-
-def kept_time_model(
-    config: EngineConfig, backend: Backend, info: EngineInfo, model_digest: str
-) -> tuple[TimeModel, Callable[[TimeModel], None]]:
-    """What earlier runs of this model on this machine learned, and how to keep it; backends that only pretend keep nothing."""
-    if config.backend != "native":
-        return TimeModel(), lambda time_model: None
-    path = time_model_path(model_digest, backend.numerics, info.threads, cpu_name(Path("/")))
-    return load_time_model(path), lambda time_model: save_time_model(path, time_model)
+    engine = Engine(backend, scheduler, info, model_digest=model_digest, token_bytes=token_bytes, clock=time.monotonic)
+    if config.backend == "native":  # the others only pretend to take time
+        engine.remember(KeptTimeModel(time_model_path(model_digest, backend.numerics, info.threads, cpu_name(Path("/")))))
+    return engine
 
 
 def new_eviction_policy(name: str, num_blocks: int) -> EvictionPolicy:

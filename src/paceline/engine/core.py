@@ -22,6 +22,7 @@ from paceline.engine.step import run_step
 from paceline.errors import EngineError
 from paceline.log import log
 from paceline.planner.time_model import TimeModel
+from paceline.planner.time_store import KeptTimeModel
 from paceline.sampling.sampler import Sampler
 
 KEEP_EVERY_S = 180.0
@@ -40,10 +41,7 @@ class Engine:
         model_digest: str,
         token_bytes: TokenBytes,
         clock: Callable[[], float],
-        time_model: TimeModel | None = None,
-        keep: Callable[[TimeModel], None] = lambda time_model: None,
     ) -> None:
-        """`keep` is given the time model every few minutes of work, and when the engine closes."""
         self.info = info
         self._backend = backend
         self._scheduler = scheduler
@@ -51,12 +49,20 @@ class Engine:
         self._model_digest = model_digest
         self._token_bytes = token_bytes
         self._clock = clock
-        self.time_model = time_model or TimeModel()
-        self._keep = keep
+        self._times = KeptTimeModel()
         self._kept = clock()
         self._num_steps = 0
         self._step_tokens = 0
         self._step_s = 0.0
+
+    @property
+    def time_model(self) -> TimeModel:
+        """How long steps take, learned from every step."""
+        return self._times.model
+
+    def remember(self, times: KeptTimeModel) -> None:
+        """Continue what earlier runs learned; it is kept every few minutes of work, and when the engine closes."""
+        self._times = times
 
     def has_work(self) -> bool:
         """Whether `step` would do or say anything."""
@@ -86,7 +92,7 @@ class Engine:
         self._count(plan, self._clock() - started)
         if started - self._kept > KEEP_EVERY_S:
             self._kept = started
-            self._keep(self.time_model)
+            self._times.keep()
         return events
 
     def stats(self) -> EngineStats:
@@ -97,8 +103,7 @@ class Engine:
 
     def close(self) -> None:
         """Keep the time model; give back the backend's threads and memory. Idempotent."""
-        if self.time_model.num_steps:
-            self._keep(self.time_model)
+        self._times.keep()
         self._backend.close()
 
     def _advance(self, plan: StepPlan) -> list[Event]:

@@ -18,6 +18,19 @@ from paceline.planner.time_model import TimeModel
 VERSION = 1
 
 
+class KeptTimeModel:
+    """A time model and the file that it is kept in; without a file it is forgotten with the process."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.model = TimeModel() if path is None else load_time_model(path)
+        self._path = path
+
+    def keep(self) -> None:
+        """Write what was learned, if anything was."""
+        if self._path is not None and self.model.num_steps:
+            save_time_model(self._path, self.model)
+
+
 def time_model_path(model_digest: str, numerics: str, threads: int, machine: str) -> Path:
     """Where the model of this combination is kept."""
     parts = "\0".join((model_digest, numerics, str(threads), machine))
