@@ -79,7 +79,7 @@ def run_model(name: str, options: argparse.Namespace) -> Iterator[tuple[list[Out
         measured = {row["workload"]: row for row in report["rows"]}
         found = [measured.get(workload, {"workload": workload, "read_gb_per_s": 0.0}) for workload in rows]
         outcomes = [outcome(name, peer, rows[row["workload"]].ratio(model_index, row["read_gb_per_s"]), row) for row in found]
-        yield outcomes, [{"model": name, "peer": peer, "peer_file": peer_file, **pair} for pair in report["pairs"]]
+        yield outcomes, [{"model": name, "against": peer, "peer_file": peer_file, **pair} for pair in report["pairs"]]
 
 
 def outcome(model: str, peer: str, promised: float, row: dict[str, Any]) -> Outcome:

@@ -43,6 +43,11 @@ def test_failed_programs_last_words_are_in_the_error() -> None:
         run_program([sys.executable, "-c", "import sys; print('no such model', file=sys.stderr); sys.exit(3)"])
 
 
+def test_program_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"`no-bench` cannot be started.*/no-bench"):
+        run_program([tmp_path / "no-bench"])
+
+
 def test_program_that_takes_too_long_is_stopped() -> None:
     with pytest.raises(EngineError, match="took too long"):
         run_program([sys.executable, "-c", "import threading; threading.Event().wait()"], timeout_s=0.2)

@@ -46,20 +46,22 @@ def run_program(command: Sequence[str | Path], timeout_s: float = MEASURE_TIMEOU
 class Child:
     """A process of its own group that never outlives the `with` block, nor `timeout_s` since `extend` was last called."""
 
-    def __init__(
-        self, command: Sequence[str | Path], *, name: str, timeout_s: float = MEASURE_TIMEOUT_S, folder: Path | None = None
-    ) -> None:
+    def __init__(self, command: Sequence[str | Path], *, name: str, timeout_s: float = MEASURE_TIMEOUT_S) -> None:
         self.name = name
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed in `close`
-        self._process = subprocess.Popen(
-            [str(word) for word in command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            cwd=folder,
-            env={name: value for name, value in env.child_environment().items() if not name.startswith(THREAD_SETTINGS)},
-            start_new_session=True,
-        )
+        settings = {key: value for key, value in env.child_environment().items() if not key.startswith(THREAD_SETTINGS)}
+        try:
+            self._process = subprocess.Popen(
+                [str(word) for word in command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=settings,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._errors.close()
+            raise EngineError(f"`{name}` cannot be started ({error.strerror}): {command[0]}") from None
         self._is_late = False
         self._alarm: threading.Timer | None = None
         self.extend(timeout_s)
