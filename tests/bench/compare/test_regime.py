@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from paceline.bench.compare.regime import MAX_CHANGE, ReadProbe, Regime, is_steady
+from paceline.bench.compare.regime import MAX_BARRIER_CHANGE, MAX_CHANGE, ReadProbe, Regime, is_steady
 
 
 def test_probe_gives_a_speed_for_any_number_of_threads() -> None:
@@ -19,3 +19,13 @@ def test_probe_gives_a_speed_for_any_number_of_threads() -> None:
 def test_change_is_judged_alike_up_and_down(factor: float, steady: bool) -> None:
     assert is_steady(Regime(40.0), Regime(40.0 * factor)) is steady
     assert is_steady(Regime(40.0 * factor), Regime(40.0)) is steady
+
+
+@pytest.mark.parametrize(("factor", "steady"), [(1.5, True), (1.01 * MAX_BARRIER_CHANGE, False)])
+def test_barrier_that_changed_is_a_change_too(factor: float, steady: bool) -> None:
+    assert is_steady(Regime(40.0, 60.0), Regime(40.0, 60.0 * factor)) is steady
+    assert is_steady(Regime(40.0, 60.0 * factor), Regime(40.0, 60.0)) is steady
+
+
+def test_barrier_of_one_probe_alone_says_nothing() -> None:
+    assert is_steady(Regime(40.0, 60.0), Regime(40.0))

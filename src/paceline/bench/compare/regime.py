@@ -9,7 +9,6 @@ memory could do at best (`paceline inspect --machine` does).
 
 from __future__ import annotations
 
-import math
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,10 +21,15 @@ MAX_CHANGE = 1.25
 """The two regimes seen on a virtual machine lie a factor of 1.6 to 1.9 apart; within one, probes differ by a few percent."""
 
 
+MAX_BARRIER_CHANGE = 2.0
+"""The same regimes differ by a factor of 5 in how long two threads take to meet."""
+
+
 class Regime(msgspec.Struct, frozen=True):
-    """What a probe saw. Units: 1e9 bytes per second."""
+    """What a probe saw. Units: 1e9 bytes per second · nanoseconds for all threads to meet, None when not measured."""
 
     read_gb_per_s: float
+    barrier_ns: float | None = None
 
 
 class ReadProbe:
@@ -52,4 +56,10 @@ class ReadProbe:
 
 def is_steady(before: Regime, after: Regime) -> bool:
     """Whether both probes saw the same machine."""
-    return abs(math.log(after.read_gb_per_s / before.read_gb_per_s)) <= math.log(MAX_CHANGE)
+    if before.barrier_ns and after.barrier_ns and _change(before.barrier_ns, after.barrier_ns) > MAX_BARRIER_CHANGE:
+        return False
+    return _change(before.read_gb_per_s, after.read_gb_per_s) <= MAX_CHANGE
+
+
+def _change(before: float, after: float) -> float:
+    return max(before, after) / min(before, after)
