@@ -95,7 +95,10 @@ def build_engine(config: EngineConfig, model_path: Path, progress: ProgressRepor
         load_s=time.monotonic() - started,
         notes=list(sizes.notes),
     )
-    return assemble_engine(config, backend, info, model_digest=parts.digest, token_bytes=parts.visible_bytes)
+    engine = assemble_engine(config, backend, info, model_digest=parts.digest, token_bytes=parts.visible_bytes)
+    if config.backend == "native":  # the others only pretend to take time
+        engine.remember(KeptTimeModel(time_model_path(parts.digest, backend.numerics, sizes.threads, cpu_name(Path("/")))))
+    return engine
 
 
 def assemble_engine(config: EngineConfig, backend: Backend, info: EngineInfo, *, model_digest: str, token_bytes: TokenBytes) -> Engine:
@@ -107,10 +110,7 @@ def assemble_engine(config: EngineConfig, backend: Backend, info: EngineInfo, *,
         PrefixCache(pool) if config.enable_prefix_caching else None,
         PriorityOrder(),
     )
-    engine = Engine(backend, scheduler, info, model_digest=model_digest, token_bytes=token_bytes, clock=time.monotonic)
-    if config.backend == "native":  # the others only pretend to take time
-        engine.remember(KeptTimeModel(time_model_path(model_digest, backend.numerics, info.threads, cpu_name(Path("/")))))
-    return engine
+    return Engine(backend, scheduler, info, model_digest=model_digest, token_bytes=token_bytes, clock=time.monotonic)
 
 
 def new_eviction_policy(name: str, num_blocks: int) -> EvictionPolicy:
