@@ -2,10 +2,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#elif defined(__aarch64__) && defined(__linux__)
-#include <sys/auxv.h>
-#elif defined(__aarch64__) && defined(__APPLE__)
-#include <sys/sysctl.h>
 #endif
 
 namespace paceline {
@@ -51,20 +47,7 @@ Cpu detect() {
   return cpu;
 }
 #elif defined(__aarch64__)
-Cpu detect() {
-  Cpu cpu{.architecture = Architecture::aarch64};
-#if defined(__linux__)
-  constexpr unsigned long kDotProducts = 1ul << 20;  // HWCAP_ASIMDDP
-  if (getauxval(AT_HWCAP) & kDotProducts) cpu.add(Feature::asimddp);
-#elif defined(__APPLE__)
-  int present = 0;
-  size_t size = sizeof(present);
-  if (sysctlbyname("hw.optional.arm.FEAT_DotProd", &present, &size, nullptr, 0) == 0 && present) {
-    cpu.add(Feature::asimddp);
-  }
-#endif
-  return cpu;
-}
+Cpu detect() { return {.architecture = Architecture::aarch64}; }
 #else
 Cpu detect() { return {}; }
 #endif
@@ -72,8 +55,8 @@ Cpu detect() { return {}; }
 }  // namespace
 
 const char* name_of(Feature feature) {
-  constexpr const char* kNames[] = {"avx2",     "fma",      "f16c",     "avx_vnni",    "avx512f",
-                                    "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "asimddp"};
+  constexpr const char* kNames[] = {"avx2",     "fma",      "f16c",     "avx_vnni",   "avx512f",
+                                    "avx512bw", "avx512dq", "avx512vl", "avx512_vnni"};
   return kNames[static_cast<int32_t>(feature)];
 }
 

@@ -1,5 +1,4 @@
-// What this CPU can do, asked from the CPU itself: CPUID, and XGETBV for the registers that the operating system saves;
-// on AArch64 the kernel's list.
+// What this CPU can do, asked from the CPU itself: CPUID, and XGETBV for the registers that the operating system saves.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -20,7 +19,6 @@ enum class Feature : int32_t {
   avx512dq,
   avx512vl,
   avx512_vnni,
-  asimddp,  // AArch64: dot products of bytes
 };
 
 const char* name_of(Feature feature);

@@ -20,11 +20,6 @@ struct Target {
 #else
 #define PACELINE_X86_TABLE(target) nullptr
 #endif
-#if defined(__aarch64__)
-#define PACELINE_ARM_TABLE(target) target::kernels
-#else
-#define PACELINE_ARM_TABLE(target) nullptr
-#endif
 
 // Best first. The needs are those of the flags in CMakeLists.txt: change both.
 std::vector<Target> known_targets() {
@@ -48,12 +43,6 @@ std::vector<Target> known_targets() {
        {avx2, fma, f16c},
        "dot products of 32 bytes by 16-bit sums",
        PACELINE_X86_TABLE(avx2)},
-      {"neon",
-       Architecture::aarch64,
-       128,
-       {asimddp},
-       "dot products of 16 bytes in one instruction",
-       PACELINE_ARM_TABLE(neon)},
   };
 }
 

@@ -300,7 +300,7 @@ def test_target_is_forced_by_the_environment(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_every_target_says_why() -> None:
-    assert [target.name for target in explain_targets()] == ["avx512_vnni", "avx2_vnni", "avx2", "neon", "portable"]
+    assert [target.name for target in explain_targets()] == ["avx512_vnni", "avx2_vnni", "avx2", "portable"]
     assert all(target.reason for target in explain_targets())
 
 

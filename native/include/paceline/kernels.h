@@ -161,8 +161,5 @@ const Kernels& kernels();
 namespace avx512_vnni {
 const Kernels& kernels();
 }
-namespace neon {
-const Kernels& kernels();
-}
 
 }  // namespace paceline
