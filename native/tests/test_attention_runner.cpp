@@ -11,19 +11,12 @@
 #include <tuple>
 #include <vector>
 
+#include "claims.h"
 #include "runtime/attention_runner.h"
 #include "runtime/dispatch.h"
 
 namespace paceline {
 namespace {
-
-int32_t num_failures = 0;
-
-void claim(bool holds, const std::string& text) {
-  if (holds) return;
-  ++num_failures;
-  if (num_failures < 20) std::printf("FAILED: %s\n", text.c_str());
-}
 
 // A step of slices (tokens, context): the last tokens of sequences of so many tokens, blocks in any order.
 struct Slices {

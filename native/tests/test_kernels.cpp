@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "claims.h"
 #include "paceline/kernels.h"
 #include "reference/operations.h"
 #include "runtime/dispatch.h"
@@ -14,27 +15,6 @@ namespace paceline {
 namespace {
 
 constexpr double kUlp = 0x1p-23;  // of a number in [1, 2)
-
-int32_t num_failures = 0;
-
-void claim(bool holds, const std::string& text) {
-  if (holds) return;
-  ++num_failures;
-  if (num_failures < 20) std::printf("FAILED: %s\n", text.c_str());
-}
-
-void claim_near(double value, double expected, double tolerance, const std::string& text) {
-  claim(std::abs(value - expected) <= tolerance,
-        text + ": " + std::to_string(value) + ", expected " + std::to_string(expected));
-}
-
-std::vector<float> normals(size_t count, uint32_t seed, float spread = 1.0f) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal(0.0f, spread);
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(engine);
-  return values;
-}
 
 // Each output is x · factor · weight, three roundings, and factor's sum of squares n / 64 + 6 more, halved by the root.
 void test_rms_norm(const Kernels& kernels) {
