@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -23,7 +24,7 @@ from paceline.planner.time_model import (
     non_negative_least_squares,
     work_of,
 )
-from paceline.planner.time_store import load_time_model, save_time_model, time_model_path
+from paceline.planner.time_store import MOST_KEPT, load_time_model, save_time_model, time_model_path
 
 
 def random_work(rng: Random) -> Work:
@@ -157,6 +158,17 @@ def test_numbers_out_of_range_are_refused(tmp_path: Path) -> None:
 def test_a_disk_that_refuses_stops_nobody(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     save_time_model(tmp_path / "file" / "model.json", TimeModel())
+
+
+def test_only_so_many_are_kept_and_the_newest_is_one(tmp_path: Path) -> None:
+    for count in range(MOST_KEPT + 3):
+        (tmp_path / f"{count}.json").write_text("{}")
+        os.utime(tmp_path / f"{count}.json", (count, count))
+    save_time_model(tmp_path / "new.json", taught(3))
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert len(kept) == MOST_KEPT
+    assert "new.json" in kept
+    assert "0.json" not in kept
 
 
 def test_every_combination_has_a_file_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

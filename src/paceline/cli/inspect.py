@@ -1,8 +1,7 @@
 """`paceline inspect MODEL`: what a model file holds and how it would be run, without loading its weights.
 
-The one idea: everything is read from the header; `--kernels` adds the choice of native target,
-`--time-model` what was learned of its speed, `--program` the program that
-the native core would run.
+The one idea: everything is read from the header; `--kernels` adds the choice of native target, `--time-model` what was
+learned of its speed, `--program` the program that the native core would run.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from paceline.cli.model import find_model
 from paceline.cli.models import size_words
 
 if TYPE_CHECKING:
+    from paceline.backends.base import KvDtype
     from paceline.formats.checkpoint import Checkpoint
     from paceline.models.spec import LayerSpec, ModelSpec
 
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--program", action="store_true", help="print the native program of the model, and nothing else")
     parser.add_argument("--time-model", action="store_true", help="say what was learned of how long this model's steps take here")
     parser.add_argument("--threads", type=int, help="with --time-model: the worker threads that ran (default: the physical cores)")
+    parser.add_argument("--kv-cache-dtype", choices=("int16", "int8"), default="int16", help="with --time-model: how keys were stored")
     options = parser.parse_args(arguments)
 
     from paceline.formats.open import open_checkpoint
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.kernels:
         print_kernels()
     if options.time_model:
-        print_time_model(checkpoint, options.threads)
+        print_time_model(checkpoint, options.threads, options.kv_cache_dtype)
     return 0
 
 
@@ -115,7 +116,7 @@ def print_kernels() -> None:
         print(f"kernels   {mark}{target.name:<12} {target.reason}")
 
 
-def print_time_model(checkpoint: Checkpoint, threads: int | None) -> None:
+def print_time_model(checkpoint: Checkpoint, threads: int | None, kv_dtype: KvDtype) -> None:
     """Print what earlier runs of the native core learned. Errors: RequestError."""
     from pathlib import Path
 
@@ -126,7 +127,7 @@ def print_time_model(checkpoint: Checkpoint, threads: int | None) -> None:
     from paceline.planner.machine import cpu_name, read_machine
     from paceline.planner.time_store import load_time_model, time_model_path
 
-    numerics = native_numerics(choose_target().name)
+    numerics = native_numerics(choose_target().name, kv_dtype)
     path = time_model_path(load_model(checkpoint).digest, numerics, threads or read_machine().num_cores, cpu_name(Path("/")))
     for line in time_model_lines(load_time_model(path)):
         print(line)

@@ -16,6 +16,8 @@ from paceline.log import log
 from paceline.planner.time_model import TimeModel
 
 VERSION = 1
+MOST_KEPT = 64
+"""Files kept; the ones written longest ago go first."""
 
 
 class KeptTimeModel:
@@ -59,6 +61,9 @@ def save_time_model(path: Path, model: TimeModel) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(json.dumps({"version": VERSION, "state": model.state()}), encoding="utf-8")
         draft.replace(path)
+        written = sorted(path.parent.glob("*.json"), key=lambda kept: kept.stat().st_mtime)
+        for old in written[:-MOST_KEPT]:
+            old.unlink(missing_ok=True)
     except OSError as error:
         log("warning", "time_model.not_kept", path=str(path), error=error)
         with suppress(OSError):

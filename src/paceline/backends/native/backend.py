@@ -154,7 +154,7 @@ class NativeBackend:
         self._executor = None
 
 
-def native_numerics(target: str, kv_dtype: KvDtype = "int16") -> str:
+def native_numerics(target: str, kv_dtype: KvDtype) -> str:
     """What the bits of a result on this target depend on (see `Backend.numerics`)."""
     return f"native:{target}:v{NUMERICS_VERSION}:kv-{kv_dtype}"
 
